@@ -1,0 +1,472 @@
+"""What a planner may touch: handles, two kinds of queries, a meter, and random streams.
+
+The planner never sees a state. It holds :class:`Handle` objects, batches of states that it was
+given, and asks :meth:`Access.measure` (Algorithm 2 of the paper, aggregated) or
+:meth:`Access.advance` (one fresh draw) about them. Every answer is checked against the
+simulator's contract, every query is counted.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tensorplan.errors import AccessError, QueryBudgetError, SimulatorError
+from tensorplan.guards import checked_features, checked_masks, checked_step
+from tensorplan.problem import Simulator, SupportsAllowed
+from tensorplan.records import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Phase,
+    Queries,
+    Spec,
+    States,
+    Step,
+)
+
+CHUNK_ROWS = 8192
+"""Rows of one simulator call. Part of the definition of a run: random streams depend on it."""
+
+_KEYS_REMEMBERED = 1 << 16
+_KEY_WORDS = 1 << 32
+_PHASE_CODE = {phase: code for code, phase in enumerate(Phase, start=1)}
+_START_CODE = 0
+
+Key = tuple[int, ...]
+"""Names a query among those of one episode: iteration or draw index, batch, epoch, ..."""
+
+
+class Handle:
+    """A batch of states at one stage, known to a planner by this object alone."""
+
+    __slots__ = ("__weakref__", "size", "stage")
+
+    def __init__(self, size: int, stage: int) -> None:
+        self.size = size
+        self.stage = stage
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Means of fresh draws: Algorithm 2 of the paper for a batch of n states.
+
+    Attributes:
+        rewards: [n, A] mean reward; 0 where nothing was drawn.
+        next_features: [n, A, d] mean features of the next state, zeros for ended episodes.
+        features: [n, d] of the states themselves.
+        measured: [n, A], which pairs were drawn.
+        draws: draws per pair.
+        discount: weight of the next state.
+    """
+
+    rewards: FloatArray
+    next_features: FloatArray
+    features: FloatArray
+    measured: BoolArray
+    draws: int
+    discount: float
+
+    @property
+    def rows(self) -> FloatArray:
+        """Temporal-difference rows (r, gamma phi' - phi): [n, A, d + 1]; zeros if not drawn."""
+        difference = self.discount * self.next_features - self.features[:, None, :]
+        rows = np.concatenate([self.rewards[:, :, None], difference], axis=2)
+        return np.where(self.measured[:, :, None], rows, 0.0)
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One fresh draw for each of n states.
+
+    Attributes:
+        rewards: [n].
+        states: handle of the n next states, one stage on.
+        terminated: [n], whether the episode ended: by the simulator, or after stage H.
+    """
+
+    rewards: FloatArray
+    states: Handle
+    terminated: BoolArray
+
+
+class QueryMeter:
+    """Counts queries by phase, by episode and by call of GetAction.
+
+    Args:
+        limit: largest number of queries in all, or None.
+        limit_per_call: largest number in one call of GetAction, or None.
+        seconds: time after which queries are refused, or None.
+    """
+
+    def __init__(
+        self,
+        limit: int | None = None,
+        limit_per_call: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        self._limit, self._limit_per_call = limit, limit_per_call
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._by_phase: Counter[Phase] = Counter()
+        self._episode = self._call = 0
+        self._worst_episode = self._worst_call = 0
+
+    @property
+    def total(self) -> int:
+        """All queries so far."""
+        return self._by_phase.total() - self._by_phase[Phase.PLAY]
+
+    def charge(self, phase: Phase, queries: int) -> None:
+        """Count queries that are about to be made, or refuse them."""
+        if phase is Phase.PLAY:
+            self._by_phase[phase] += queries
+            return
+        self.check_time()
+        self._refuse(self._limit, self.total + queries, "in all")
+        self._refuse(self._limit_per_call, self._call + queries, "in one call")
+        self._by_phase[phase] += queries
+        self._episode += queries
+        self._call += queries
+        self._worst_episode = max(self._worst_episode, self._episode)
+        self._worst_call = max(self._worst_call, self._call)
+
+    def lift_limit(self) -> None:
+        """Drop the limits in all: planning is over, and acting must not fail."""
+        self._limit = self._seconds = None
+
+    def check_time(self) -> None:
+        """Refuse to go on once the time is up; long queries ask between their chunks."""
+        if self._seconds is not None and time.monotonic() - self._began > self._seconds:
+            raise QueryBudgetError(
+                f"{self.total} queries after {self._seconds:g} s",
+                "the time budget is spent",
+                "Allow more seconds, or ask for a larger delta.",
+            )
+
+    def new_call(self) -> None:
+        """Begin another call of GetAction."""
+        self._call = 0
+
+    def new_episode(self) -> None:
+        """Begin another episode."""
+        self._episode = self._call = 0
+
+    def read(self) -> Queries:
+        """The counts so far."""
+        by_phase = {phase.value: self._by_phase[phase] for phase in Phase}
+        return Queries(self.total, by_phase, self._worst_episode, self._worst_call)
+
+    @staticmethod
+    def _refuse(limit: int | None, wanted: int, scope: str) -> None:
+        if limit is not None and wanted > limit:
+            raise QueryBudgetError(
+                f"{wanted} queries {scope}",
+                f"the budget {scope} is {limit}",
+                "Allow more queries, or ask for a larger delta.",
+            )
+
+
+class _Entry(NamedTuple):
+    """What a handle stands for."""
+
+    states: States
+    features: FloatArray
+    ended: BoolArray
+
+
+class Access:
+    """Local access to a simulator (the paper's Section 2.3 and Appendix A).
+
+    States live only as long as a handle that leads to them, so memory stays bounded over long
+    runs. Random numbers are a function of the seed, the episode, the phase, the stage and the
+    key of a query, in chunks of :data:`CHUNK_ROWS` rows (theory F1.9): a result does not depend
+    on what else was asked.
+
+    Args:
+        simulator: answers the queries.
+        seed: of all random streams.
+        meter: counts the queries; by default one without limits.
+    """
+
+    def __init__(self, simulator: Simulator, *, seed: int, meter: QueryMeter | None = None) -> None:
+        self._simulator = simulator
+        self._seed = seed
+        self._episode = 0
+        self._entries: weakref.WeakKeyDictionary[Handle, _Entry] = weakref.WeakKeyDictionary()
+        self._recent_keys: deque[Key] = deque(maxlen=_KEYS_REMEMBERED)
+        self._used_keys: set[Key] = set()
+        self._dtype: np.dtype[np.generic] | None = None
+        self.meter = meter if meter is not None else QueryMeter()
+
+    @property
+    def spec(self) -> Spec:
+        """What the simulator promises."""
+        return self._simulator.spec
+
+    @property
+    def live_states(self) -> int:
+        """Number of states that some handle still leads to."""
+        return sum(len(entry.ended) for entry in self._entries.values())
+
+    # Doors through which a planner gets handles.
+
+    def new_episode(self) -> None:
+        """Begin another episode: fresh random streams, and a line in the meter."""
+        self._episode += 1
+        self._used_keys.clear()
+        self._recent_keys.clear()
+        self.meter.new_episode()
+
+    def start(self) -> Handle:
+        """Draw the start state of this episode; not a query."""
+        states = self._simulator.start(self._generator((_START_CODE,)))
+        if len(states) != 1:
+            raise SimulatorError(
+                f"start() gave {len(states)} states",
+                "a start is a batch of one",
+                "Return an array whose first axis has length 1.",
+            )
+        return self._admit(states, 1, np.zeros(1, np.bool_))
+
+    def admit(self, states: States, stage: int) -> Handle:
+        """A handle for states that the environment, not the planner, brought up."""
+        self._check_stage(stage)
+        return self._admit(states, stage, np.zeros(len(states), np.bool_))
+
+    def take(self, handle: Handle, rows: IntArray | Sequence[int]) -> Handle:
+        """A handle for some of the states of another."""
+        entry = self._entry(handle)
+        given = np.asarray(rows)
+        # NOTE: a truth mask would be read as the rows 0 and 1.
+        whole = given.size == 0 or np.issubdtype(given.dtype, np.integer)
+        if not whole or np.any((given < 0) | (given >= handle.size)):
+            raise AccessError(
+                f"rows {given.tolist()} of a handle of {handle.size} states",
+                f"rows are whole numbers from 0 to {handle.size - 1}",
+                "Take only states that the handle holds; turn a mask into rows by np.flatnonzero.",
+            )
+        index = given.astype(np.int64)
+        part = _Entry(entry.states[index], entry.features[index], entry.ended[index])
+        return self._register(part, handle.stage)
+
+    # What a planner may see of a state.
+
+    def features(self, handle: Handle) -> FloatArray:
+        """Features of the states: [n, d]; zeros where the episode has ended."""
+        return self._entry(handle).features.copy()
+
+    def allowed(self, handle: Handle) -> BoolArray:
+        """Which actions are available: [n, A]; all of them where the episode has ended."""
+        entry = self._entry(handle)
+        masks = np.ones((handle.size, self.spec.actions), np.bool_)
+        alive = np.flatnonzero(~entry.ended)
+        if len(alive) and isinstance(self._simulator, SupportsAllowed):
+            rows = self._simulator.allowed(entry.states[alive], handle.stage)
+            masks[alive] = checked_masks(rows, len(alive), self.spec, handle.stage)
+        return masks
+
+    # The two queries.
+
+    def measure(
+        self, handle: Handle, stage: int, draws: int, *, phase: Phase, key: Key
+    ) -> Measurement:
+        """Mean of fresh draws for every available action of every state (Algorithm 2).
+
+        Args:
+            handle: n states.
+            stage: their stage, as the planner believes it.
+            draws: fresh draws per state and action.
+            phase: what the queries are spent on.
+            key: names this query; no two of one phase, stage and episode may be equal.
+        """
+        if draws < 1:
+            raise AccessError(
+                f"draws={draws}", "a mean needs at least 1 draw", "Ask for 1 or more."
+            )
+        entry = self._open(handle, stage)
+        measured = self.allowed(handle)
+        pairs = np.argwhere(measured)
+        stream = self._stream(phase, stage, key, len(pairs) * draws)
+        totals = np.zeros((len(pairs), 1 + self.spec.dim))
+        for chunk, first in enumerate(range(0, len(pairs) * draws, CHUNK_ROWS)):
+            flat = np.arange(first, min(first + CHUNK_ROWS, len(pairs) * draws))
+            pair = flat // draws
+            self.meter.check_time()
+            rng = self._generator((*stream, chunk))
+            step = self._step(entry.states[pairs[pair, 0]], stage, pairs[pair, 1], rng)
+            values = np.column_stack([step.rewards, self._features_after(step, stage)])
+            begins = np.flatnonzero(np.r_[True, np.diff(pair) > 0])
+            totals[pair[begins]] += np.add.reduceat(values, begins, axis=0)
+        means = np.zeros((*measured.shape, 1 + self.spec.dim))
+        means[measured] = totals / draws
+        return Measurement(
+            rewards=means[:, :, 0],
+            next_features=means[:, :, 1:],
+            features=entry.features.copy(),
+            measured=measured,
+            draws=draws,
+            discount=self.spec.discount,
+        )
+
+    def advance(
+        self, handle: Handle, stage: int, actions: IntArray, *, phase: Phase, key: Key
+    ) -> Transition:
+        """One fresh draw for each state; the planner gets a handle of the next states."""
+        entry = self._open(handle, stage)
+        self._check_actions(handle, actions)
+        stream = self._stream(phase, stage, key, handle.size)
+        states, rewards, ended = list[States](), list[FloatArray](), list[BoolArray]()
+        for chunk, first in enumerate(range(0, handle.size, CHUNK_ROWS)):
+            rows = slice(first, first + CHUNK_ROWS)
+            rng = self._generator((*stream, chunk))
+            step = self._step(entry.states[rows], stage, actions[rows], rng)
+            states.append(step.states)
+            rewards.append(step.rewards)
+            ended.append(step.terminated)
+        terminated = np.concatenate(ended)
+        if stage == self.spec.horizon:
+            terminated = np.ones_like(terminated)
+        following = self._admit(np.concatenate(states), self._after(stage), terminated)
+        return Transition(np.concatenate(rewards), following, terminated)
+
+    def reveal(self, handle: Handle) -> States:
+        """The states behind a handle: for the referee that checks a finished run, only."""
+        return self._entry(handle).states
+
+    # Inside.
+
+    def _after(self, stage: int) -> int:
+        return 1 if self.spec.horizon is None else stage + 1
+
+    def _register(self, entry: _Entry, stage: int) -> Handle:
+        handle = Handle(len(entry.ended), stage)
+        self._entries[handle] = entry
+        return handle
+
+    def _admit(self, states: States, stage: int, ended: BoolArray) -> Handle:
+        if self._dtype is None:
+            self._dtype = states.dtype
+        features = np.zeros((len(states), self.spec.dim))
+        alive = np.flatnonzero(~ended)
+        if len(alive):
+            rows = self._simulator.features(states[alive], stage)
+            features[alive] = checked_features(rows, len(alive), self.spec, stage)
+        return self._register(_Entry(states, features, ended), stage)
+
+    def _entry(self, handle: Handle) -> _Entry:
+        entry = self._entries.get(handle)
+        if entry is None:
+            raise AccessError(
+                f"a handle of {handle.size} states at stage {handle.stage}",
+                "a planner may use only handles that this access has returned",
+                "Reach the state by start(), advance() or take() first.",
+            )
+        return entry
+
+    def _open(self, handle: Handle, stage: int) -> _Entry:
+        """What a handle stands for, if it can be queried at this stage."""
+        entry = self._entry(handle)
+        self._check_stage(stage)
+        if stage != handle.stage:
+            raise AccessError(
+                f"stage {stage} for a handle of stage {handle.stage}",
+                "a state is queried at the stage at which it was reached",
+                f"Pass stage={handle.stage}.",
+            )
+        if handle.size == 0:
+            raise AccessError(
+                "a handle of 0 states",
+                "a query is about at least one state",
+                "Stop when no episode of the batch goes on.",
+            )
+        if np.any(entry.ended):
+            raise AccessError(
+                f"state {int(np.flatnonzero(entry.ended)[0])} of the handle",
+                "its episode has ended, so it has no successors",
+                "Take the rows of Transition that are not terminated.",
+            )
+        return entry
+
+    def _check_stage(self, stage: int) -> None:
+        last = self.spec.horizon or 1
+        if not 1 <= stage <= last:
+            raise AccessError(
+                f"stage {stage}",
+                f"stages run from 1 to {last}",
+                "Stop an episode after its last stage; discounted problems have stage 1 only.",
+            )
+
+    def _check_actions(self, handle: Handle, actions: IntArray) -> None:
+        if actions.shape != (handle.size,):
+            raise AccessError(
+                f"actions of shape {actions.shape}",
+                f"one action is needed for each of {handle.size} states",
+                "Pass an array of as many actions as the handle has states.",
+            )
+        known = (actions >= 0) & (actions < self.spec.actions)
+        if not np.all(known):
+            raise AccessError(
+                f"action {int(actions[~known][0])}",
+                f"actions run from 0 to {self.spec.actions - 1}",
+                "Choose one of the actions of the Spec.",
+            )
+        available = self.allowed(handle)[np.arange(handle.size), actions]
+        if not np.all(available):
+            raise AccessError(
+                f"action {int(actions[~available][0])} at stage {handle.stage}",
+                "the action is masked there",
+                "Choose among the actions that allowed() marks as available.",
+            )
+
+    def _step(
+        self, states: States, stage: int, actions: IntArray, rng: np.random.Generator
+    ) -> Step:
+        step = self._simulator.step(states, stage, actions, rng)
+        return checked_step(step, len(states), self.spec, stage, self._dtype)
+
+    def _features_after(self, step: Step, stage: int) -> FloatArray:
+        """Features of the next states: zeros after the end of the episode (F10)."""
+        following = np.zeros((len(step.rewards), self.spec.dim))
+        if stage == self.spec.horizon:
+            return following
+        alive = np.flatnonzero(~step.terminated)
+        if len(alive):
+            rows = self._simulator.features(step.states[alive], self._after(stage))
+            following[alive] = checked_features(rows, len(alive), self.spec, self._after(stage))
+        return following
+
+    def _stream(self, phase: Phase, stage: int, key: Key, queries: int) -> Key:
+        """Charge a query, and name its random stream; a name is good for one query (F1.9)."""
+        if not all(0 <= word < _KEY_WORDS for word in key):
+            raise AccessError(
+                f"key {key} of phase {phase.value!r} at stage {stage}",
+                f"keys are whole numbers from 0 to {_KEY_WORDS - 1}, or streams might coincide",
+                "Count from 0, and use several small numbers instead of one large one.",
+            )
+        stream = (_PHASE_CODE[phase], stage, *key)
+        if stream in self._used_keys:
+            raise AccessError(
+                f"key {key} of phase {phase.value!r} at stage {stage}",
+                "the same key would repeat the same random numbers, so it is good for one query",
+                "Put the iteration, the draw index or a counter into the key.",
+            )
+        self.meter.charge(phase, queries)
+        if len(self._recent_keys) == _KEYS_REMEMBERED:
+            self._used_keys.discard(self._recent_keys[0])
+        self._recent_keys.append(stream)
+        self._used_keys.add(stream)
+        return stream
+
+    def _generator(self, stream: Key) -> np.random.Generator:
+        words = np.random.SeedSequence(self._seed, spawn_key=(self._episode, *stream))
+        return np.random.Generator(np.random.PCG64(words))

@@ -1,0 +1,55 @@
+"""The question that every oracle answers, and the form of its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tensorplan.hypotheses import Hypotheses
+from tensorplan.records import FloatArray
+
+
+class OracleStatus(Enum):
+    """How a search for the optimistic parameter ended."""
+
+    OPTIMAL = "optimal"
+    EMPTY = "empty"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The optimistic parameter and what is known about it.
+
+    Attributes:
+        status: EMPTY means that no parameter is left; LIMIT that the search was cut short.
+        theta: [d]; after EMPTY, zeros.
+        value: what theta predicts, <c, theta>; -inf after EMPTY.
+        upper: upper bound on <c, .> over the whole set, valid also after LIMIT.
+        nodes: subproblems solved.
+    """
+
+    status: OracleStatus
+    theta: FloatArray
+    value: float
+    upper: float
+    nodes: int
+
+
+class Oracle(Protocol):
+    """Maximises a linear function over the believable set."""
+
+    @property
+    def name(self) -> str:
+        """How it is chosen."""
+        ...
+
+    @property
+    def form(self) -> str:
+        """Which set it searches, in words for the output."""
+        ...
+
+    def maximise(self, objective: FloatArray, beliefs: Hypotheses) -> Optimum:
+        """Maximise <objective, theta> over the set."""
+        ...

@@ -1,0 +1,1 @@
+"""Planners, and the loop that they share."""

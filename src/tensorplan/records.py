@@ -1,0 +1,218 @@
+"""The shared vocabulary: frozen records that every room of the house may read.
+
+Shapes: ``n`` is a batch, ``A`` the number of actions, ``d`` the dimension of the features.
+Stages run from 1 to ``H`` as in the paper; a discounted problem has stage 1 only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorplan.errors import SettingError
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+States = npt.NDArray[Any]
+"""A batch of states: any array with a fixed dtype and the batch first."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a simulator promises about its process.
+
+    Attributes:
+        actions: number of actions, A.
+        dim: dimension of the features, d.
+        horizon: number of stages H; None with ``discount`` below 1 is a discounted problem,
+            None with ``discount`` 1 counts the total reward of an episode that need not end.
+        discount: gamma in [0, 1].
+        reward_range: lowest and highest reward that the simulator returns.
+        bound: B, the largest 2-norm of a parameter that the planner competes with.
+        deterministic: whether rewards and transitions are deterministic.
+        misspecification: eta, how far values may be from linear.
+        inaccuracy: lambda, how far mean rewards may be from the truth.
+        may_terminate: whether an episode can end before the horizon.
+    """
+
+    actions: int
+    dim: int
+    horizon: int | None
+    discount: float = 1.0
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    bound: float | None = None
+    deterministic: bool = False
+    misspecification: float = 0.0
+    inaccuracy: float = 0.0
+    may_terminate: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what no process can have."""
+        low, high = self.reward_range
+        horizon_ok = self.horizon is None or _counts(self.horizon)
+        bound_ok = self.bound is None or (self.bound > 0 and math.isfinite(self.bound))
+        rules = (
+            ("actions", self.actions, _counts(self.actions), "a whole number, at least 1"),
+            ("dim", self.dim, _counts(self.dim), "a whole number, at least 1"),
+            ("horizon", self.horizon, horizon_ok, "a whole number, at least 1, or None"),
+            ("discount", self.discount, 0 <= self.discount <= 1, "in [0, 1]"),
+            ("reward_range", (low, high), -math.inf < low <= high < math.inf, "finite and ordered"),
+            ("bound", self.bound, bound_ok, "positive and finite, or None"),
+            ("misspecification", self.misspecification, self.misspecification >= 0, "at least 0"),
+            ("inaccuracy", self.inaccuracy, self.inaccuracy >= 0, "at least 0"),
+        )
+        for name, value, holds, rule in rules:
+            if not holds:
+                raise SettingError(
+                    f"Spec.{name}={value!r}",
+                    f"{name} must be {rule}",
+                    f"Give the simulator's Spec a {name} that is {rule}.",
+                )
+
+    @property
+    def discounted(self) -> bool:
+        """Whether values are discounted sums over an endless episode."""
+        return self.horizon is None and self.discount < 1
+
+    @property
+    def reward_width(self) -> float:
+        """Width of the rewards that a stage, or its absence after the end, can bring (F10)."""
+        low, high = self.reward_range
+        return max(high, 0.0) - min(low, 0.0)
+
+
+def _counts(number: float) -> bool:
+    return isinstance(number, int | np.integer) and number >= 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a simulator answers to a batch of n queries.
+
+    Attributes:
+        rewards: [n].
+        states: [n, ...], the next states.
+        terminated: [n], whether the episode ended with this step.
+    """
+
+    rewards: FloatArray
+    states: States
+    terminated: BoolArray
+
+
+class Phase(Enum):
+    """What a query is spent on.
+
+    PLAY stands apart: it counts the steps of the environment while a plan is played in the
+    simulator. They are not queries of the planner, and no total includes them.
+    """
+
+    TEST = "test"
+    REFINE = "refine"
+    FORWARD = "forward"
+    ACT = "act"
+    CHECK = "check"
+    PLAY = "play"
+
+
+@dataclass(frozen=True)
+class Queries:
+    """How many queries a run made.
+
+    Attributes:
+        total: all of them.
+        by_phase: the same, by what they were spent on, and the steps played (not in the total).
+        per_episode: the largest total of one episode (the paper's per-episode query-cost).
+        per_call: the largest total of one call of GetAction (its per-state query-cost).
+    """
+
+    total: int
+    by_phase: Mapping[str, int]
+    per_episode: int
+    per_call: int
+
+
+class Status(Enum):
+    """How a run ended. Each outcome knows what to try next."""
+
+    CERTIFIED = "certified"
+    CLEAN = "clean"
+    BUDGET = "budget"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    ORACLE_GAP = "oracle-gap"
+
+    @property
+    def advice(self) -> str:
+        """What the outcome means, and what to do about it."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.CERTIFIED: "The gap between the bounds is at most delta.",
+    Status.CLEAN: "All rollouts of the last parameter passed their tests: the paper's own stop.",
+    Status.BUDGET: "The budget ended first: allow more, ask for less (a larger delta), or find "
+    "features that fit better.",
+    Status.CANCELLED: "Stopped on request; what is known so far is reported.",
+    Status.REJECTED: "No parameter is left: no deterministic policy is realizable by these "
+    "features within the bound, the misspecification and the inaccuracy that were assumed. Try "
+    "richer features, a larger bound, or a positive misspecification.",
+    Status.ORACLE_GAP: "The optimistic oracle stopped at its limit before it closed its gap: the "
+    "upper bound is valid but loose. Raise the oracle's node limit.",
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about a plan, and on what grounds.
+
+    Attributes:
+        lower: lower bound on the value of this very policy, or None where nothing covers one.
+        upper: upper bound on the value of the best realizable policy, or None likewise.
+        confidence: probability with which both hold, or None where no theorem covers the run.
+        grounds: the theorem that covers the claim, or the words "no theorem covers ...".
+        assumptions: what was taken for granted.
+    """
+
+    lower: float | None
+    upper: float | None
+    confidence: float | None
+    grounds: str
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float | None:
+        """Upper minus lower bound, where both exist."""
+        if self.lower is None or self.upper is None:
+            return None
+        return self.upper - self.lower
+
+
+@dataclass(frozen=True)
+class IterationEvent:
+    """One iteration of a planner, for the trace.
+
+    Attributes:
+        iteration: tau, from 1.
+        upper: the oracle's upper bound on the optimistic value.
+        predicted: value that the optimistic parameter predicts at the start.
+        theta: [d], the parameter, as plain numbers.
+        failed: (rollout, stage) of the failed test that was kept, or None after a clean run.
+        queries: all queries so far.
+        nodes: nodes that the oracle expanded so far.
+    """
+
+    iteration: int
+    upper: float
+    predicted: float
+    theta: tuple[float, ...] = field(repr=False)
+    failed: tuple[int, int] | None
+    queries: int
+    nodes: int
