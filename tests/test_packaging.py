@@ -30,6 +30,10 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True)
 
 
+def readme_block(name: str) -> str:
+    return read_block((ROOT / "README.md").read_text(encoding="utf-8"), name)
+
+
 def module_names(layers: list[str]) -> set[str]:
     return set(re.findall(r"\((\w+)\)", " ".join(layers)))
 
@@ -170,3 +174,18 @@ def test_the_checker_is_kept_apart_from_every_module_that_has_a_layer() -> None:
     layers, apart, *_ = PROJECT["tool"]["importlinter"]["contracts"]
     assert apart["layers"][-1] == "(checker)"
     assert module_names(apart["layers"]) == module_names(layers["layers"])
+
+
+@pytest.mark.parametrize("marker", ["first-lines", "own-simulator"])
+def test_snippets_of_the_readme_run(marker: str) -> None:
+    ran = run(sys.executable, "-W", "error", "-c", readme_block(marker), cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    assert "0.99" in ran.stdout if marker == "first-lines" else ran.stdout.startswith("clean 0.95")
+
+
+def test_first_command_plans_and_prints_what_it_promises() -> None:
+    words = readme_block("first-command").split(".venv/bin/tensorplan ")[1].split()
+    ran = run(sys.executable, "-W", "error", "-m", "tensorplan", *words, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    for word in ("predicted   0.9907", "achieved    0.99 ", "queries     165 "):
+        assert word in ran.stdout

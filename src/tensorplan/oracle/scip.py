@@ -28,15 +28,13 @@ if TYPE_CHECKING:
 
     from pyscipopt import Expr, Model, Variable
 
+TOLERANCE = 1e-7  # SCIP's, for feasibility and optimality
 SPAN = 100.0
 """Half the range of SCIP's variables.
 
 NOTE: SCIP's tolerances are absolute. On this span 1e-7 is as tight as 1e-9 on [-1, 1]; asked for
 the latter, SoPlex keeps warning on stderr that it cannot go lower.
 """
-
-TOLERANCE = 1e-7
-"""SCIP's tolerances for feasibility and optimality."""
 
 WIDENED = 1e-8
 """By how much SCIP's sets are widened, in units of a normalised factor and of the ball.
@@ -207,8 +205,7 @@ class ScipOracle:
         form: "product" for eq. (sol), "slabs" for its relaxation to unions of slabs.
         gap: largest accepted difference of the bounds on <c, theta>.
         node_limit: largest number of nodes, or None.
-        time_limit: seconds for each attempt (emptiness takes two), or None; a run that meets it
-            cannot be repeated exactly.
+        time_limit: seconds for each attempt (emptiness takes two), or None.
         seed: of SCIP's tie-breaking.
     """
 

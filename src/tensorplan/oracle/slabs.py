@@ -146,7 +146,7 @@ class _Search:
         self._push((), math.inf)
         while self._open:
             negative_bound, _, _, path, theta = heapq.heappop(self._open)
-            upper = -negative_bound
+            upper = float(-negative_bound)
             branch = self._most_violated(theta, path)
             if branch is None or self._nodes >= self._oracle.node_limit:
                 status = OracleStatus.OPTIMAL if branch is None else OracleStatus.LIMIT
