@@ -41,7 +41,7 @@ def violation(theta: FloatArray, beliefs: Hypotheses) -> float:
     """How far theta is outside the union of slabs, each factor relative to its scale."""
     worst = float(np.linalg.norm(theta)) / beliefs.norm - 1
     for state in beliefs.states:
-        excess = np.abs(state.errors(theta)) - beliefs.radius(state)
+        excess = np.abs(state.errors(theta)) - beliefs.half_width
         scales = np.array([scale(row, beliefs.norm) for row in state.rows])
         if scales.all():
             worst = max(worst, float((excess / scales).min()))
@@ -61,7 +61,7 @@ def product_violation(theta: FloatArray, beliefs: Hypotheses) -> float:
 def _shrunk(state: CriticalState, theta: FloatArray, beliefs: Hypotheses, shrink: float) -> bool:
     scales = np.array([scale(row, beliefs.norm) for row in state.rows])
     errors = np.maximum(np.abs(state.errors(theta)) - shrink * scales, 0)
-    return float(np.prod(errors)) <= beliefs.threshold * (1 + 1e-9)
+    return float(np.prod(errors)) <= beliefs.root ** len(state.rows) * (1 + 1e-9)
 
 
 def _closed_form(
@@ -85,7 +85,7 @@ def _faces(beliefs: Hypotheses, widen: float) -> Iterator[tuple[FloatArray, Floa
     """All sets of at most d equations, rows of norm 1, one side of one slab per state."""
     sides: list[list[tuple[FloatArray, float]]] = []
     for state in beliefs.states:
-        radius = beliefs.radius(state)
+        radius = beliefs.half_width
         here: list[tuple[FloatArray, float]] = []
         for row in np.unique(state.rows, axis=0):
             length = float(np.linalg.norm(row[1:]))
@@ -142,8 +142,8 @@ def good_in_product(objective: FloatArray, beliefs: Hypotheses, starts: int = 12
 def _climb(objective: FloatArray, beliefs: Hypotheses, start: FloatArray) -> FloatArray:
     def room(theta: FloatArray) -> FloatArray:
         products = np.array([np.prod(state.errors(theta)) for state in beliefs.states])
-        unit = max(beliefs.threshold, 1e-12)
-        slack = (beliefs.threshold - np.abs(products)) / unit
+        thresholds = np.array([beliefs.root ** len(state.rows) for state in beliefs.states])
+        slack = (thresholds - np.abs(products)) / np.maximum(thresholds, 1e-12)
         return np.append(slack, 1 - theta @ theta / beliefs.norm**2)
 
     def loss(theta: FloatArray) -> float:
@@ -180,4 +180,6 @@ def random_instance(seed: int) -> tuple[FloatArray, Hypotheses]:
             rows[-1] = rows[0] * float(rng.random() > 0.15)
         states.append(CriticalState(1, rows))
     objective = rng.normal(size=dim) * 10.0 ** int(rng.integers(-1, 2)) * (rng.random() > 0.06)
-    return objective, Hypotheses(dim, float(rng.choice([1.0, 2.5])), threshold, tuple(states))
+    return objective, Hypotheses(
+        dim, float(rng.choice([1.0, 2.5])), threshold ** (1 / actions), tuple(states)
+    )

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorplan.access import Access, QueryMeter
+from tensorplan.access import Access, LocalAccess
 from tensorplan.baselines.lookahead import Lookahead
 from tensorplan.baselines.memory import Memory
 from tensorplan.baselines.protocol import LocalPlanner
 from tensorplan.baselines.uniform import Uniform
 from tensorplan.finite import TableSimulator, from_table
+from tensorplan.meter import QueryMeter
 from tensorplan.problem import Simulator
 from tensorplan.problems.lower_bound import LowerBound
 from tensorplan.records import Spec, States
@@ -103,7 +104,7 @@ def test_memory_without_queries_walks_and_never_learns_what_is_free() -> None:
     tried: list[tuple[bytes, int]] = []
 
     class Watched(Memory):
-        def act(self, access: Access, here: Any, call: int) -> int:
+        def act(self, access: LocalAccess, here: Any, call: int) -> int:
             action = super().act(access, here, call)
             tried.append((access.features(here).tobytes(), action))
             return action

@@ -375,7 +375,7 @@ def test_theorems_sizes_are_announced_and_nothing_unaffordable_is_played(run: Ru
     ran = run("plan", *SMALL_STOCHASTIC, "--budget-queries", "1e3")
     assert ran.code == 4
     assert "these are the theorem's sizes: at most" in ran.err
-    assert "achieved     not played" in ran.out
+    assert "achieved    not played" in ran.out
 
 
 def test_fewer_episodes_are_played_where_each_is_dear(
@@ -523,7 +523,8 @@ def test_discounted_problem_is_cut_at_the_theorems_horizon_or_a_given_one(
         "1",
     )
     assert given.data["planner_settings"]["horizon"] == 2
-    assert math.isclose(given.data["value_achieved"], 0.75)
+    # The cut changes values by far more than the tests let pass.
+    assert (given.code, given.data["value_achieved"]) == (3, None)
     assert math.isclose(given.data["truncation"], 0.5)
     text = run("plan", f"{users}:discounted", "--delta", ".5", "--horizon", "2").out
     assert "cut after 2 stages, which changes a value by at most 5.00e-1" in text

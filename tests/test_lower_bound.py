@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Handle, LocalAccess
 from tensorplan.baselines.lookahead import Lookahead
 from tensorplan.baselines.memory import Memory
 from tensorplan.baselines.protocol import LocalPlanner
@@ -151,7 +151,7 @@ class Tourist:
         back = [dim - 1 + axis if seed >> axis & 1 else axis for axis in axes]
         self.actions = [*self.route, 2 * (dim - 1), *back]
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         return self.actions[call % len(self.actions)]
 
 
@@ -170,7 +170,7 @@ def test_goal_goes_to_the_corner_that_the_fewest_runs_have_seen() -> None:
 
 def test_a_run_that_finds_the_goal_loses_nothing() -> None:
     class Settler(Tourist):
-        def act(self, access: Access, here: Handle, call: int) -> int:
+        def act(self, access: LocalAccess, here: Handle, call: int) -> int:
             return self.actions[min(call, 5)]
 
     result = challenge(lambda seed: Settler(seed, 6), 6, 0, range(32))
@@ -198,7 +198,7 @@ class Scout:
         self._route = Tourist(seed, dim).route
         self._stay = 2 * (dim - 1)
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         for index, action in enumerate(self._route if call == 0 else []):
             step = access.advance(here, 1, np.array([action]), phase=Phase.ACT, key=(index,))
             here = step.states
@@ -219,20 +219,20 @@ def test_queries_count_as_sight() -> None:
 class Cheat:
     """Does one forbidden thing."""
 
-    def __init__(self, act: Callable[[Access, Handle], object]) -> None:
+    def __init__(self, act: Callable[[LocalAccess, Handle], object]) -> None:
         self._act = act
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         self._act(access, here)
         return 0
 
 
-def stopped(act: Callable[[Access, Handle], object], budget: int = 1) -> None:
+def stopped(act: Callable[[LocalAccess, Handle], object], budget: int = 1) -> None:
     run(lambda seed: Cheat(act), budget=budget, runs=1)
 
 
 def test_cheats_are_stopped() -> None:
-    def ask(access: Access, handle: Handle, action: int, key: int) -> object:
+    def ask(access: LocalAccess, handle: Handle, action: int, key: int) -> object:
         return access.advance(handle, 1, np.array([action]), phase=Phase.ACT, key=(key,))
 
     with pytest.raises(AccessError, match="only handles"):
@@ -249,7 +249,7 @@ def test_an_unseeded_planner_is_found_out() -> None:
     shared = np.random.default_rng(0)
 
     class Fickle:
-        def act(self, access: Access, here: Handle, call: int) -> int:
+        def act(self, access: LocalAccess, here: Handle, call: int) -> int:
             return int(shared.choice(np.flatnonzero(access.allowed(here)[0])))
 
     with pytest.raises(SettingError, match="chose differently"):

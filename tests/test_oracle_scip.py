@@ -27,7 +27,8 @@ TOUCHING = 1e-7  # sets are compared with themselves widened by this much
 
 def set_of(*states: list[list[float]], norm: float = 1.0, threshold: float = 0.0) -> Hypotheses:
     critical = tuple(CriticalState(1, np.array(rows, dtype=np.float64)) for rows in states)
-    return Hypotheses(len(states[0][0]) - 1 if states else 2, norm, threshold, critical)
+    root = threshold ** (1 / len(states[0])) if states else 0.0
+    return Hypotheses(len(states[0][0]) - 1 if states else 2, norm, root, critical)
 
 
 def unit(objective: FloatArray, beliefs: Hypotheses) -> float:
@@ -161,7 +162,7 @@ class TestKnown:
             rows = rng.normal(size=(3, 6))
             rows[0, 0] = -rows[0, 1:] @ hidden
             states.append(CriticalState(1, rows))
-        beliefs = Hypotheses(5, 1.0, 1e-6, tuple(states))
+        beliefs = Hypotheses(5, 1.0, 1e-2, tuple(states))
         oracle = ScipOracle("product" if form == "product" else "slabs", node_limit=1)
         answer = oracle.maximise(objective, beliefs)
         assert answer.status is OracleStatus.LIMIT

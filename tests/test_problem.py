@@ -219,7 +219,13 @@ class TestSimulatorSession:
             session.forward(0)
         assert {call.stage for call in sim.calls} == stages
 
-    @pytest.mark.parametrize("draws", [0, -1])
-    def test_data_needs_a_draw(self, draws: int):
-        with pytest.raises(AccessError, match=f"draws={draws}"):
-            table_session().data(draws)
+    def test_no_draws_tell_the_features_alone(self):
+        session = table_session()
+        told, drawn = session.data(0), session.data(3)
+        assert (told.rewards.shape[1], told.next_features.shape[1]) == (0, 0)
+        assert np.array_equal(told.features, drawn.features)
+        assert np.array_equal(told.allowed, drawn.allowed)
+
+    def test_a_negative_number_of_draws_is_refused(self):
+        with pytest.raises(AccessError, match="draws=-1"):
+            table_session().data(-1)

@@ -8,18 +8,18 @@ simulator's contract, every query is counted.
 
 from __future__ import annotations
 
-import time
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tensorplan.errors import AccessError, QueryBudgetError, SimulatorError
+from tensorplan.errors import AccessError, SimulatorError
 from tensorplan.guards import checked_features, checked_masks, checked_step
-from tensorplan.problem import Simulator, SupportsAllowed
+from tensorplan.meter import QueryMeter
+from tensorplan.problem import Simulator, SupportsAllowed, SupportsPacking
 from tensorplan.records import (
     BoolArray,
     FloatArray,
@@ -46,14 +46,23 @@ Key = tuple[int, ...]
 class Handle:
     """A batch of states at one stage, known to a planner by this object alone."""
 
-    __slots__ = ("__weakref__", "size", "stage")
+    __slots__ = ("__weakref__", "_size", "_stage")
 
     def __init__(self, size: int, stage: int) -> None:
-        self.size = size
-        self.stage = stage
+        self._size, self._stage = size, stage
+
+    @property
+    def size(self) -> int:
+        """Number of states."""
+        return self._size
+
+    @property
+    def stage(self) -> int:
+        """Stage at which they were reached."""
+        return self._stage
 
     def __len__(self) -> int:
-        return self.size
+        return self._size
 
 
 @dataclass(frozen=True)
@@ -99,81 +108,42 @@ class Transition:
     terminated: BoolArray
 
 
-class QueryMeter:
-    """Counts queries by phase, by episode and by call of GetAction.
-
-    Args:
-        limit: largest number of queries in all, or None.
-        limit_per_call: largest number in one call of GetAction, or None.
-        seconds: time after which queries are refused, or None.
-    """
-
-    def __init__(
-        self,
-        limit: int | None = None,
-        limit_per_call: int | None = None,
-        seconds: float | None = None,
-    ) -> None:
-        self._limit, self._limit_per_call = limit, limit_per_call
-        self._seconds = seconds
-        self._began = time.monotonic()
-        self._by_phase: Counter[Phase] = Counter()
-        self._episode = self._call = 0
-        self._worst_episode = self._worst_call = 0
+class LocalAccess(Protocol):
+    """What a planner may do: ask about handles. It cannot make or open one."""
 
     @property
-    def total(self) -> int:
-        """All queries so far."""
-        return self._by_phase.total() - self._by_phase[Phase.PLAY]
+    def spec(self) -> Spec:
+        """What the simulator promises."""
+        ...
 
-    def charge(self, phase: Phase, queries: int) -> None:
-        """Count queries that are about to be made, or refuse them."""
-        if phase is Phase.PLAY:
-            self._by_phase[phase] += queries
-            return
-        self.check_time()
-        self._refuse(self._limit, self.total + queries, "in all")
-        self._refuse(self._limit_per_call, self._call + queries, "in one call")
-        self._by_phase[phase] += queries
-        self._episode += queries
-        self._call += queries
-        self._worst_episode = max(self._worst_episode, self._episode)
-        self._worst_call = max(self._worst_call, self._call)
+    @property
+    def queries(self) -> Queries:
+        """The queries so far."""
+        ...
 
-    def lift_limit(self) -> None:
-        """Drop the limits in all: planning is over, and acting must not fail."""
-        self._limit = self._seconds = None
+    def take(self, handle: Handle, rows: IntArray | Sequence[int]) -> Handle:
+        """A handle for some of the states of another."""
+        ...
 
-    def check_time(self) -> None:
-        """Refuse to go on once the time is up; long queries ask between their chunks."""
-        if self._seconds is not None and time.monotonic() - self._began > self._seconds:
-            raise QueryBudgetError(
-                f"{self.total} queries after {self._seconds:g} s",
-                "the time budget is spent",
-                "Allow more seconds, or ask for a larger delta.",
-            )
+    def features(self, handle: Handle) -> FloatArray:
+        """Features of the states: [n, d]; zeros where the episode has ended."""
+        ...
 
-    def new_call(self) -> None:
-        """Begin another call of GetAction."""
-        self._call = 0
+    def allowed(self, handle: Handle) -> BoolArray:
+        """Which actions are available: [n, A]."""
+        ...
 
-    def new_episode(self) -> None:
-        """Begin another episode."""
-        self._episode = self._call = 0
+    def measure(
+        self, handle: Handle, stage: int, draws: int, *, phase: Phase, key: Key
+    ) -> Measurement:
+        """Mean of fresh draws for every available action of every state (Algorithm 2)."""
+        ...
 
-    def read(self) -> Queries:
-        """The counts so far."""
-        by_phase = {phase.value: self._by_phase[phase] for phase in Phase}
-        return Queries(self.total, by_phase, self._worst_episode, self._worst_call)
-
-    @staticmethod
-    def _refuse(limit: int | None, wanted: int, scope: str) -> None:
-        if limit is not None and wanted > limit:
-            raise QueryBudgetError(
-                f"{wanted} queries {scope}",
-                f"the budget {scope} is {limit}",
-                "Allow more queries, or ask for a larger delta.",
-            )
+    def advance(
+        self, handle: Handle, stage: int, actions: IntArray, *, phase: Phase, key: Key
+    ) -> Transition:
+        """One fresh draw for each state; the planner gets a handle of the next states."""
+        ...
 
 
 class _Entry(NamedTuple):
@@ -182,6 +152,7 @@ class _Entry(NamedTuple):
     states: States
     features: FloatArray
     ended: BoolArray
+    stage: int
 
 
 class Access:
@@ -214,11 +185,21 @@ class Access:
         return self._simulator.spec
 
     @property
+    def queries(self) -> Queries:
+        """The queries so far."""
+        return self.meter.read()
+
+    @property
+    def local(self) -> LocalAccess:
+        """What to hand to a planner: the same without the doors of the owner."""
+        return _Local(self)
+
+    @property
     def live_states(self) -> int:
         """Number of states that some handle still leads to."""
         return sum(len(entry.ended) for entry in self._entries.values())
 
-    # Doors through which a planner gets handles.
+    # Doors of the owner: they make handles, or open them.
 
     def new_episode(self) -> None:
         """Begin another episode: fresh random streams, and a line in the meter."""
@@ -243,6 +224,18 @@ class Access:
         self._check_stage(stage)
         return self._admit(states, stage, np.zeros(len(states), np.bool_))
 
+    def admit_one(self, state: object, stage: int) -> Handle:
+        """The same for one state, as the user writes it."""
+        if isinstance(self._simulator, SupportsPacking):
+            return self.admit(self._simulator.pack([state]), stage)
+        return self.admit(np.asarray(state, dtype=self._dtype)[None], stage)
+
+    def reveal(self, handle: Handle) -> States:
+        """The states behind a handle: for the referee that checks a finished run, only."""
+        return self._entry(handle).states.copy()
+
+    # What a planner may ask.
+
     def take(self, handle: Handle, rows: IntArray | Sequence[int]) -> Handle:
         """A handle for some of the states of another."""
         entry = self._entry(handle)
@@ -256,10 +249,8 @@ class Access:
                 "Take only states that the handle holds; turn a mask into rows by np.flatnonzero.",
             )
         index = given.astype(np.int64)
-        part = _Entry(entry.states[index], entry.features[index], entry.ended[index])
-        return self._register(part, handle.stage)
-
-    # What a planner may see of a state.
+        picked = (entry.states[index], entry.features[index], entry.ended[index])
+        return self._register(_Entry(*picked, entry.stage))
 
     def features(self, handle: Handle) -> FloatArray:
         """Features of the states: [n, d]; zeros where the episode has ended."""
@@ -271,11 +262,9 @@ class Access:
         masks = np.ones((handle.size, self.spec.actions), np.bool_)
         alive = np.flatnonzero(~entry.ended)
         if len(alive) and isinstance(self._simulator, SupportsAllowed):
-            rows = self._simulator.allowed(entry.states[alive], handle.stage)
-            masks[alive] = checked_masks(rows, len(alive), self.spec, handle.stage)
+            rows = self._simulator.allowed(entry.states[alive], entry.stage)
+            masks[alive] = checked_masks(rows, len(alive), self.spec, entry.stage)
         return masks
-
-    # The two queries.
 
     def measure(
         self, handle: Handle, stage: int, draws: int, *, phase: Phase, key: Key
@@ -287,7 +276,8 @@ class Access:
             stage: their stage, as the planner believes it.
             draws: fresh draws per state and action.
             phase: what the queries are spent on.
-            key: names this query; no two of one phase, stage and episode may be equal.
+            key: names this query; no two of one phase, stage and episode may be equal (of those,
+                the last 65,536 are remembered).
         """
         if draws < 1:
             raise AccessError(
@@ -299,9 +289,8 @@ class Access:
         stream = self._stream(phase, stage, key, len(pairs) * draws)
         totals = np.zeros((len(pairs), 1 + self.spec.dim))
         for chunk, first in enumerate(range(0, len(pairs) * draws, CHUNK_ROWS)):
-            flat = np.arange(first, min(first + CHUNK_ROWS, len(pairs) * draws))
-            pair = flat // draws
-            self.meter.check_time()
+            pair = np.arange(first, min(first + CHUNK_ROWS, len(pairs) * draws)) // draws
+            self.meter.charge(phase, len(pair))
             rng = self._generator((*stream, chunk))
             step = self._step(entry.states[pairs[pair, 0]], stage, pairs[pair, 1], rng)
             values = np.column_stack([step.rewards, self._features_after(step, stage)])
@@ -329,7 +318,8 @@ class Access:
         for chunk, first in enumerate(range(0, handle.size, CHUNK_ROWS)):
             rows = slice(first, first + CHUNK_ROWS)
             rng = self._generator((*stream, chunk))
-            step = self._step(entry.states[rows], stage, actions[rows], rng)
+            self.meter.charge(phase, len(entry.ended[rows]))
+            step = self._step(entry.states[rows].copy(), stage, actions[rows], rng)
             states.append(step.states)
             rewards.append(step.rewards)
             ended.append(step.terminated)
@@ -339,17 +329,13 @@ class Access:
         following = self._admit(np.concatenate(states), self._after(stage), terminated)
         return Transition(np.concatenate(rewards), following, terminated)
 
-    def reveal(self, handle: Handle) -> States:
-        """The states behind a handle: for the referee that checks a finished run, only."""
-        return self._entry(handle).states
-
     # Inside.
 
     def _after(self, stage: int) -> int:
         return 1 if self.spec.horizon is None else stage + 1
 
-    def _register(self, entry: _Entry, stage: int) -> Handle:
-        handle = Handle(len(entry.ended), stage)
+    def _register(self, entry: _Entry) -> Handle:
+        handle = Handle(len(entry.ended), entry.stage)
         self._entries[handle] = entry
         return handle
 
@@ -361,7 +347,7 @@ class Access:
         if len(alive):
             rows = self._simulator.features(states[alive], stage)
             features[alive] = checked_features(rows, len(alive), self.spec, stage)
-        return self._register(_Entry(states, features, ended), stage)
+        return self._register(_Entry(states.copy(), features, ended, stage))
 
     def _entry(self, handle: Handle) -> _Entry:
         entry = self._entries.get(handle)
@@ -377,11 +363,11 @@ class Access:
         """What a handle stands for, if it can be queried at this stage."""
         entry = self._entry(handle)
         self._check_stage(stage)
-        if stage != handle.stage:
+        if stage != entry.stage:
             raise AccessError(
-                f"stage {stage} for a handle of stage {handle.stage}",
+                f"stage {stage} for a handle of stage {entry.stage}",
                 "a state is queried at the stage at which it was reached",
-                f"Pass stage={handle.stage}.",
+                f"Pass stage={entry.stage}.",
             )
         if handle.size == 0:
             raise AccessError(
@@ -446,7 +432,7 @@ class Access:
         return following
 
     def _stream(self, phase: Phase, stage: int, key: Key, queries: int) -> Key:
-        """Charge a query, and name its random stream; a name is good for one query (F1.9)."""
+        """See that a query fits the budget, and name its random stream, once (F1.9)."""
         if not all(0 <= word < _KEY_WORDS for word in key):
             raise AccessError(
                 f"key {key} of phase {phase.value!r} at stage {stage}",
@@ -460,7 +446,7 @@ class Access:
                 "the same key would repeat the same random numbers, so it is good for one query",
                 "Put the iteration, the draw index or a counter into the key.",
             )
-        self.meter.charge(phase, queries)
+        self.meter.allow(phase, queries)
         if len(self._recent_keys) == _KEYS_REMEMBERED:
             self._used_keys.discard(self._recent_keys[0])
         self._recent_keys.append(stream)
@@ -470,3 +456,22 @@ class Access:
     def _generator(self, stream: Key) -> np.random.Generator:
         words = np.random.SeedSequence(self._seed, spawn_key=(self._episode, *stream))
         return np.random.Generator(np.random.PCG64(words))
+
+
+class _Local:
+    """Local access as a planner holds it."""
+
+    __slots__ = ("__access", "advance", "allowed", "features", "measure", "take")
+
+    def __init__(self, access: Access) -> None:
+        self.__access = access
+        self.take, self.features, self.allowed = access.take, access.features, access.allowed
+        self.measure, self.advance = access.measure, access.advance
+
+    @property
+    def spec(self) -> Spec:
+        return self.__access.spec
+
+    @property
+    def queries(self) -> Queries:
+        return self.__access.queries

@@ -144,25 +144,36 @@ def from_table(
     """
     states, actions = len(table), spec.actions
     _check_actions(table, actions)
-    outcomes = [[list(table[s][a]) for a in range(actions)] for s in range(states)]
+    padded = _padded([[list(table[s][a]) for a in range(actions)] for s in range(states)])
+    process = FiniteProcess(
+        spec=spec,
+        probabilities=padded[..., 0],
+        successors=padded[..., 1].astype(np.int64),
+        rewards=padded[..., 2],
+        terminated=padded[..., 3].astype(np.bool_),
+        feature_table=_feature_table(features, states, spec),
+        start_probabilities=_start_distribution(start, states),
+        allowed=np.array([[bool(table[s][a]) for a in range(actions)] for s in range(states)]),
+    )
+    _check_promises(process)
+    return TableSimulator(process)
+
+
+def _padded(outcomes: list[list[list[Outcome]]]) -> FloatArray:
+    """Lists of outcomes as one array, padded with zeros: [S, A, K, 4]."""
     width = max((len(cell) for row in outcomes for cell in row), default=0)
-    padded = np.zeros((states, actions, max(width, 1), 4))
+    padded = np.zeros((len(outcomes), len(outcomes[0]), max(width, 1), 4))
     for s, row in enumerate(outcomes):
         for a, cell in enumerate(row):
-            if cell:
-                padded[s, a, : len(cell)] = np.array(cell, dtype=np.float64)
-    return TableSimulator(
-        FiniteProcess(
-            spec=spec,
-            probabilities=padded[..., 0],
-            successors=padded[..., 1].astype(np.int64),
-            rewards=padded[..., 2],
-            terminated=padded[..., 3].astype(np.bool_),
-            feature_table=_feature_table(features, states, spec),
-            start_probabilities=_start_distribution(start, states),
-            allowed=np.array([[bool(cell) for cell in row] for row in outcomes]),
-        )
-    )
+            for k, outcome in enumerate(cell):
+                if len(outcome) != padded.shape[3]:
+                    raise SettingError(
+                        f"outcome {outcome!r} of state {s}, action {a}",
+                        "an outcome is (probability, next state, reward, terminated)",
+                        "Give these four; terminated is False where the episode goes on.",
+                    )
+                padded[s, a, k] = outcome
+    return padded
 
 
 def _feature_table(
@@ -254,4 +265,31 @@ def _check_distributions(process: FiniteProcess) -> None:
             f"successor {int(process.successors[outside][0])}",
             f"next states must be numbers from 0 to {process.states - 1}",
             "Number the states from 0, and keep every transition among them.",
+        )
+
+
+def _check_promises(process: FiniteProcess) -> None:
+    """Refuse a table that its own Spec contradicts."""
+    spec, likely = process.spec, process.probabilities > 0
+    likely &= process.allowed[:, :, None]
+    fits = spec.admits(process.rewards)
+    if not fits[likely].all():
+        raise SettingError(
+            f"reward {process.rewards[likely & ~fits][0]:.9g} in the table",
+            f"rewards lie in Spec.reward_range={spec.reward_range}",
+            "Widen the range, or correct the table.",
+        )
+    several = np.argwhere(likely.sum(axis=2) > 1)
+    if spec.deterministic and len(several):
+        state, action = (int(index) for index in several[0])
+        raise SettingError(
+            f"{int(likely[state, action].sum())} outcomes of state {state}, action {action}",
+            "Spec.deterministic=True promises a single outcome",
+            "Declare deterministic=False, or merge the outcomes.",
+        )
+    if not spec.may_terminate and process.terminated[likely].any():
+        raise SettingError(
+            "an outcome that ends the episode",
+            "Spec.may_terminate=False promises that none does",
+            "Set may_terminate=True, or correct the table.",
         )

@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorplan.errors import SimulatorError
-from tensorplan.records import BoolArray, FloatArray, Spec, Step
-
-SLACK = 1e-9
-"""Relative rounding that a simulator is forgiven in norms and reward ranges."""
+from tensorplan.records import SLACK, BoolArray, FloatArray, Spec, Step
 
 
 def checked_features(rows: npt.NDArray[Any], count: int, spec: Spec, stage: int) -> FloatArray:
@@ -102,8 +99,7 @@ def checked_step(
 
 def _check_rewards(rewards: FloatArray, spec: Spec, stage: int) -> None:
     low, high = spec.reward_range
-    slack = SLACK * max(1.0, abs(low), abs(high))
-    fits = (rewards >= low - slack) & (rewards <= high + slack)
+    fits = spec.admits(rewards)
     if not fits.all():
         value = float(rewards[~fits][0])
         rule = (

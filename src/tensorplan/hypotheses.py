@@ -2,8 +2,10 @@
 
 The paper's set Sol (eq. sol) keeps a parameter theta with ||theta|| <= B if, at every critical
 state i, the product over actions of <Delta_ia, (1, theta)> is at most a threshold kappa in
-absolute value. Its relaxation to a union of slabs keeps theta if some single factor is at most
-kappa^(1/A): a larger set, so optimism and retention stay (theory B2).
+absolute value. With rho = kappa^(1/A) the relaxation to a union of slabs keeps theta if some
+single factor is at most rho: a larger set, so optimism and retention stay (theory B2). A state
+with k < A available actions has the threshold rho^k, which retains theta° too: rewards scaled to
+width 1, rho^k >= (H+x)^(k-1) x follows from rho^A >= (H+x)^(A-1) x.
 """
 
 from __future__ import annotations
@@ -14,6 +16,11 @@ import numpy as np
 
 from tensorplan.errors import SettingError
 from tensorplan.records import FloatArray
+
+
+def rounding_slack(norm: float) -> float:
+    """How far floats put an exactly realizable parameter from exact data (theory F5)."""
+    return 1e-9 * (1 + norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,23 +47,22 @@ class Hypotheses:
     Attributes:
         dim: d.
         norm: B, radius of the ball.
-        threshold: kappa, what the product of the errors at a critical state may reach.
+        root: rho = kappa^(1/A), A-th root of what the product of A errors may reach. It is kept in
+            place of kappa, which no float can hold when A is large.
         states: the critical states, in the order in which they were found.
-        slab_width: half-width of the slabs; by default kappa^(1/k), which covers the product.
+        slab_width: half-width of the slabs; by default rho, which covers the product.
     """
 
     dim: int
     norm: float
-    threshold: float
+    root: float
     states: tuple[CriticalState, ...] = ()
     slab_width: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse sets that mean nothing."""
-        if not self.threshold >= 0:
-            raise SettingError(
-                f"threshold={self.threshold}", "it must be at least 0", "Use 0 for exact data."
-            )
+        if not self.root >= 0:
+            raise SettingError(f"root={self.root}", "it must be at least 0", "Use 0 if exact.")
         if not (self.norm > 0 and np.isfinite(self.norm)):
             raise SettingError(
                 f"norm={self.norm}", "it must be positive and finite", "Give the bound B."
@@ -66,24 +72,25 @@ class Hypotheses:
         """The set after one more failed test."""
         return replace(self, states=(*self.states, state))
 
-    def radius(self, state: CriticalState) -> float:
-        """Half-width of the slabs at a state with k actions."""
-        if self.slab_width is not None:
-            return self.slab_width
-        return self.threshold ** (1 / len(state.rows))
+    @property
+    def half_width(self) -> float:
+        """Half-width of the slabs."""
+        return self.root if self.slab_width is None else self.slab_width
 
     def contains(self, theta: FloatArray, *, slack: float = 0.0) -> bool:
-        """Whether the product form keeps theta (up to an absolute slack on the products)."""
+        """Whether the product form keeps theta (up to a relative slack on the products)."""
         if float(np.linalg.norm(theta)) > self.norm + slack:
             return False
-        products = (abs(float(np.prod(state.errors(theta)))) for state in self.states)
-        return all(product <= self.threshold + slack for product in products)
+        unit = self.root or 1.0
+        limit = 1.0 + slack if self.root else slack
+        products = (abs(float(np.prod(state.errors(theta) / unit))) for state in self.states)
+        return all(product <= limit for product in products)
 
     def in_slabs(self, theta: FloatArray, *, slack: float = 0.0) -> bool:
         """Whether the union of slabs keeps theta (up to an absolute slack on the errors)."""
         if float(np.linalg.norm(theta)) > self.norm + slack:
             return False
         return all(
-            float(np.abs(state.errors(theta)).min()) <= self.radius(state) + slack
+            float(np.abs(state.errors(theta)).min()) <= self.half_width + slack
             for state in self.states
         )

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 import numpy as np
 
-from tensorplan.access import Access, Handle, QueryMeter
+from tensorplan.access import Access, Handle
 from tensorplan.errors import SettingError
-from tensorplan.oracle.base import Oracle
-from tensorplan.oracle.scip import ScipOracle
-from tensorplan.oracle.slabs import SlabOracle
+from tensorplan.meter import QueryMeter
+from tensorplan.oracle import Oracle, OracleName, make_oracle
 from tensorplan.planners.driver import drive
 from tensorplan.planners.paper import (
     PaperPlanner,
     PaperPolicy,
-    PaperSettings,
     PaperState,
     Resolved,
     certify,
+    paper_settings,
 )
 from tensorplan.planners.world import SimulatorWorld
 from tensorplan.problem import Simulator
@@ -31,15 +30,11 @@ from tensorplan.records import (
     IterationEvent,
     Phase,
     Queries,
-    States,
     Status,
 )
 
-PlannerName = Literal["paper"]
-OracleName = Literal["slabs", "product"]
-
-Watcher = Callable[[IterationEvent], None]
-"""Is told of every iteration as it ends."""
+Watcher = Callable[[IterationEvent], bool | None]
+"""Is told of every iteration as it ends; the run is cancelled when it returns False."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,10 @@ class Budget:
     seconds: float | None = None
 
 
+MOST_UNASKED = 10**10
+"""Queries of one iteration beyond which a run wants a budget, and of one played episode."""
+
+
 class Plan:
     """A planned policy: what it is worth, and what it does.
 
@@ -66,7 +65,7 @@ class Plan:
         self, access: Access, start: Handle, resolved: Resolved, state: PaperState, oracle: Oracle
     ) -> None:
         self._access, self._start, self._state = access, start, state
-        self._policy = PaperPolicy(access, self.theta, resolved)
+        self._policy = PaperPolicy(access.local, self.theta, resolved)
         self._acts = self._episodes = 0
         self.resolved = resolved
         self.oracle = oracle.name
@@ -85,7 +84,9 @@ class Plan:
 
     @property
     def value_predicted(self) -> float:
-        """What theta predicts at the start."""
+        """What theta predicts at the start; -inf if no parameter is left."""
+        if self.status is Status.REJECTED:
+            return -math.inf
         return float(self._access.features(self._start)[0] @ self.theta)
 
     @property
@@ -108,17 +109,27 @@ class Plan:
         """All queries so far, those of acting included."""
         return self._access.meter.read()
 
-    def action(self, state: States, stage: int = 1) -> int:
+    def action(self, state: object, stage: int = 1) -> int:
         """The action for one state at a stage (the paper's GetAction)."""
-        here = self._access.admit(np.asarray(state)[None], stage)
-        return self._act(here, stage)
+        return self._act(self._access.admit_one(state, stage), stage)
 
-    def play(self, episodes: int = 1) -> FloatArray:
+    def play(self, episodes: int = 1, *, most_queries: int | None = 10**7) -> FloatArray:
         """Play episodes from the planned start state; return what each collected: [episodes].
 
         The first one continues the episode of planning, so the meter's ``per_episode`` is the
         paper's per-episode query-cost.
+
+        Args:
+            episodes: how many.
+            most_queries: an episode that would cost more is refused; None allows any.
         """
+        one = self.resolved.horizon * self._access.spec.actions * self.resolved.sizes.test_draws
+        if most_queries is not None and one > most_queries:
+            raise SettingError(
+                f"an episode of {one:.3g} queries",
+                f"playing one may cost {most_queries:.3g}, as every action is tested afresh",
+                "Plan with smaller sizes=, or pass most_queries=None.",
+            )
         returns = np.zeros(episodes)
         for episode in range(episodes):
             if self._episodes:
@@ -126,6 +137,11 @@ class Plan:
             self._episodes += 1
             returns[episode] = self._play_once()
         return returns
+
+    def __str__(self) -> str:
+        """How planning ended, in a few lines."""
+        head = f"{self.status.value} plan after {self.queries.total} queries"
+        return f"{head}, predicted {self.value_predicted:.6g}\n{self.certificate}"
 
     def summary(self) -> dict[str, Any]:
         """Everything a reader of results needs, as plain data."""
@@ -147,6 +163,13 @@ class Plan:
         }
 
     def _act(self, here: Handle, stage: int) -> int:
+        if self.status is Status.REJECTED:
+            raise SettingError(
+                "a rejected plan", "no parameter is left to act by", Status.REJECTED.advice
+            )
+        # The first call of GetAction is the one that planned (Algorithm 1, line 2).
+        if self._acts:
+            self._access.meter.new_call()
         self._acts += 1
         return int(self._policy.actions(here, stage, (self._acts,))[0])
 
@@ -166,6 +189,7 @@ def plan(
     simulator: Simulator,
     *,
     delta: float,
+    start: object = None,
     seed: int = 0,
     oracle: OracleName | Oracle = "slabs",
     budget: Budget | None = None,
@@ -177,49 +201,55 @@ def plan(
     Args:
         simulator: what to plan in.
         delta: how far below the best realizable policy the plan may be.
+        start: one state to plan from, at stage 1; by default the simulator's own start, drawn
+            once if it is random.
         seed: of all random streams; the same seed gives the same plan, bit for bit.
         oracle: "slabs" searches a union of slabs, "product" the paper's own Sol by SCIP.
         budget: what may be spent.
         watch: is told of every iteration.
         settings: the other fields of :class:`~tensorplan.planners.paper.PaperSettings`.
     """
+    _check_door(simulator, seed)
     limits = budget or Budget()
     access = Access(simulator, seed=seed, meter=QueryMeter(limits.queries, seconds=limits.seconds))
-    start = access.start()
+    here = access.start() if start is None else access.admit_one(start, 1)
     chosen = make_oracle(oracle) if isinstance(oracle, str) else oracle
-    planner = PaperPlanner(SimulatorWorld(access, start), paper_settings(delta, **settings), chosen)
+    planner = PaperPlanner(
+        SimulatorWorld(access.local, here), paper_settings(delta, **settings), chosen
+    )
+    _check_cost(planner.resolved, limits)
     state = drive(planner, watch=_watcher(watch))
     access.meter.lift_limit()
-    return Plan(access, start, planner.resolved, state, chosen)
+    return Plan(access, here, planner.resolved, state, chosen)
 
 
-def paper_settings(delta: float, **settings: Any) -> PaperSettings:
-    """Settings by name; an unknown name is refused with the nearest ones."""
-    known = [field.name for field in fields(PaperSettings)]
-    for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known, n=3) or known
-            raise SettingError(
-                f"setting {name!r}",
-                "the paper's planner has no such setting",
-                f"Did you mean {' or '.join(map(repr, near))}?",
-            )
-    return PaperSettings(delta=delta, **settings)
+def _check_door(simulator: Simulator, seed: int) -> None:
+    """Say what a simulator is before something deeper fails."""
+    if not all(hasattr(simulator, name) for name in ("spec", "start", "step", "features")):
+        raise SettingError(
+            f"a simulator of type {type(simulator).__name__}",
+            "a simulator has spec, start, step and features",
+            "Make one by tensorplan.from_functions, from_table or problems.make.",
+        )
+    if not isinstance(cast("object", seed), int) or seed < 0:
+        raise SettingError(f"seed={seed!r}", "a seed is a whole number of 0 or more", "Use 0.")
 
 
-def make_oracle(name: str) -> Oracle:
-    """The oracle of a name."""
-    if name == "slabs":
-        return SlabOracle()
-    if name == "product":
-        return ScipOracle("product")
-    raise SettingError(f"oracle={name!r}", "there is no such oracle", "Use 'slabs' or 'product'.")
+def _check_cost(resolved: Resolved, limits: Budget) -> None:
+    """The theorem's sizes are astronomical for a stochastic simulator: nobody means to wait."""
+    sizes, actions = resolved.sizes, resolved.constants.setting.actions
+    one = sizes.rollouts * resolved.horizon * actions * sizes.test_draws
+    if limits.queries is None and limits.seconds is None and one > MOST_UNASKED:
+        raise SettingError(
+            f"{one:.3g} queries in a single iteration",
+            "the theorem's sample sizes for this stochastic simulator end in no lifetime",
+            "Pass sizes=(n1, n2, n3) of your own (no theorem covers those), a "
+            "budget=Budget(queries=..., seconds=...), or deterministic=True if that is what it is.",
+        )
 
 
 def _watcher(watch: Watcher | None) -> Callable[[PaperState], bool]:
-    def tell(state: PaperState) -> bool:
-        if watch is not None and state.events:
-            watch(state.events[-1])
-        return True
+    def go_on(state: PaperState) -> bool:
+        return watch is None or not state.events or watch(state.events[-1]) is not False
 
-    return tell
+    return go_on

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from tensorplan.errors import AccessError, SettingError
+from tensorplan.errors import AccessError, SettingError, SimulatorError
 from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step
 
 
@@ -50,6 +50,15 @@ class SupportsAllowed(Protocol):
 
     def allowed(self, states: States, stage: int) -> BoolArray:
         """Which actions are available: [n, A], at least one in each row."""
+        ...
+
+
+@runtime_checkable
+class SupportsPacking(Protocol):
+    """A simulator whose users write states in a type of their own."""
+
+    def pack(self, states: list[Any]) -> States:
+        """One array from a list of states."""
         ...
 
 
@@ -94,7 +103,10 @@ class Session(Protocol):
         ...
 
     def data(self, draws: int) -> SessionData:
-        """Draw ``draws`` fresh steps for every action, without moving."""
+        """Draw ``draws`` fresh steps for every action, without moving.
+
+        With 0 draws it tells only the features and the actions of the current state.
+        """
         ...
 
 
@@ -138,15 +150,15 @@ class SimulatorSession:
 
     def data(self, draws: int) -> SessionData:
         """Draw ``draws`` fresh steps for every available action, without moving."""
-        if draws < 1:
-            raise AccessError(f"draws={draws}", "data needs at least 1 draw", "Ask for 1 or more.")
+        if draws < 0:
+            raise AccessError(f"draws={draws}", "draws are a count", "Ask for 0 or more.")
         actions, dim = self.spec.actions, self.spec.dim
         rewards, following = np.zeros((actions, draws)), np.zeros((actions, draws, dim))
         if self._over():
             return SessionData(np.zeros(dim), rewards, following, np.ones(actions, np.bool_))
         allowed = self._allowed()
         states = np.repeat(self._state, draws, axis=0)
-        for action in np.flatnonzero(allowed):
+        for action in np.flatnonzero(allowed) if draws else ():
             step = self._simulator.step(states, self._stage, np.full(draws, action), self._rng)
             rewards[action] = step.rewards
             alive = np.flatnonzero(~step.terminated)
@@ -238,7 +250,7 @@ class _FunctionSimulator:
 
     def step(self, states: States, stage: int, actions: IntArray, rng: np.random.Generator) -> Step:
         answers = [
-            self._step(state, stage, int(action), rng)
+            _three_parts(self._step(state, stage, int(action), rng))
             for state, action in zip(self.unpack(states), actions, strict=True)
         ]
         return Step(
@@ -274,6 +286,19 @@ class _FunctionSimulator:
         return rows if self._codec is None else [self._codec.decode(row) for row in rows]
 
 
+def _three_parts(answer: object) -> tuple[Any, Any, Any]:
+    """What a user's step returned, if it has the right form."""
+    if isinstance(answer, tuple):
+        parts = cast("tuple[Any, ...]", answer)
+        if len(parts) == 3 and np.isscalar(parts[0]):
+            return parts[0], parts[1], parts[2]
+    raise SimulatorError(
+        f"step returned {answer!r}",
+        "step(state, stage, action, rng) returns (reward, next state, terminated)",
+        "Return a number, the next state, and whether the episode ends.",
+    )
+
+
 class _MaskedFunctionSimulator:
     """The same, with an ``allowed`` function of one state."""
 
@@ -281,6 +306,7 @@ class _MaskedFunctionSimulator:
         self._plain = plain
         self._allowed = allowed
         self.start, self.step, self.features = plain.start, plain.step, plain.features
+        self.pack = plain.pack
 
     @property
     def spec(self) -> Spec:

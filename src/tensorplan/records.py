@@ -20,6 +20,9 @@ from tensorplan.errors import SettingError
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
+SLACK = 1e-9
+"""Relative rounding that simulators are forgiven in norms and reward ranges."""
+
 States = npt.NDArray[Any]
 """A batch of states: any array with a fixed dtype and the batch first."""
 
@@ -80,6 +83,12 @@ class Spec:
     def discounted(self) -> bool:
         """Whether values are discounted sums over an endless episode."""
         return self.horizon is None and self.discount < 1
+
+    def admits(self, rewards: FloatArray) -> BoolArray:
+        """Which rewards are finite and in the promised range, up to rounding."""
+        low, high = self.reward_range
+        slack = SLACK * max(1.0, abs(low), abs(high))
+        return (rewards >= low - slack) & (rewards <= high + slack)
 
     @property
     def reward_width(self) -> float:
@@ -158,12 +167,13 @@ class Status(Enum):
 _ADVICE = {
     Status.CERTIFIED: "The gap between the bounds is at most delta.",
     Status.CLEAN: "All rollouts of the last parameter passed their tests: the paper's own stop.",
-    Status.BUDGET: "The budget ended first: allow more, ask for less (a larger delta), or find "
-    "features that fit better.",
+    Status.BUDGET: "The queries, seconds or iterations ended first: allow more, ask for less (a "
+    "larger delta), or find features that fit better.",
     Status.CANCELLED: "Stopped on request; what is known so far is reported.",
-    Status.REJECTED: "No parameter is left: no deterministic policy is realizable by these "
-    "features within the bound, the misspecification and the inaccuracy that were assumed. Try "
-    "richer features, a larger bound, or a positive misspecification.",
+    Status.REJECTED: "No parameter is left: where a theorem covers the run, no deterministic "
+    "policy is realizable by these features within the bound, the misspecification and the "
+    "inaccuracy that were assumed. Try richer features, a larger bound, a positive "
+    "misspecification, or larger sizes.",
     Status.ORACLE_GAP: "The optimistic oracle stopped at its limit before it closed its gap: the "
     "upper bound is valid but loose. Raise the oracle's node limit.",
 }
@@ -193,6 +203,16 @@ class Certificate:
         if self.lower is None or self.upper is None:
             return None
         return self.upper - self.lower
+
+    def __str__(self) -> str:
+        """The claim, its grounds and its assumptions, in a few lines."""
+        if self.confidence is None:
+            return self.grounds
+        lines = [f"value of this policy >= {self.lower:.6g}"] if self.lower is not None else []
+        if self.upper is not None:
+            lines.append(f"value of the best policy that the features express <= {self.upper:.6g}")
+        lines.append(f"confidence {self.confidence:.6g}, by {self.grounds}")
+        return "\n".join([*lines, *(f"assuming {each}" for each in self.assumptions)])
 
 
 @dataclass(frozen=True)

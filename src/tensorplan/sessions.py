@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.access import Measurement, QueryMeter
+from tensorplan.access import CHUNK_ROWS, Measurement
 from tensorplan.errors import SimulatorError
-from tensorplan.guards import checked_features, checked_step
+from tensorplan.guards import checked_features, checked_masks, checked_step
+from tensorplan.meter import QueryMeter
 from tensorplan.problem import Session
-from tensorplan.records import FloatArray, Phase, Spec, Step
+from tensorplan.records import BoolArray, FloatArray, Phase, Queries, Spec, Step
 
 
 class SessionAccess:
@@ -30,6 +31,11 @@ class SessionAccess:
         return self._session.spec
 
     @property
+    def queries(self) -> Queries:
+        """The queries so far."""
+        return self.meter.read()
+
+    @property
     def stage(self) -> int:
         """Stage of the state that the session is in."""
         return self._stage
@@ -43,42 +49,57 @@ class SessionAccess:
         self._session.reset()
         self._stage = 1
 
+    def features(self) -> FloatArray:
+        """Features of the current state: [d]; not a query."""
+        told = self._session.data(0).features[None]
+        return checked_features(told, 1, self.spec, self._stage)[0]
+
     def start_features(self) -> FloatArray:
         """Features of the start state: [d]; not a query."""
         self.reset()
-        return checked_features(self._session.data(0).features[None], 1, self.spec, 1)[0]
+        return self.features()
 
     def measure(self, draws: int, *, phase: Phase) -> Measurement:
         """Mean of fresh draws for every available action of the current state: n = 1."""
         spec, stage = self.spec, self._stage
-        data = self._session.data(draws)
-        measured = np.asarray(data.allowed, np.bool_)
-        self.meter.charge(phase, int(measured.sum()) * draws)
-        rewards, following = data.rewards[measured], data.next_features[measured]
-        if rewards.shape != (len(rewards), draws):
-            raise SimulatorError(
-                f"data({draws}) with rewards of shape {data.rewards.shape}",
-                f"it must have shape ({spec.actions}, {draws})",
-                "Draw the given number of steps for every action.",
-            )
-        flat = Step(rewards.ravel(), np.zeros(rewards.size), np.zeros(rewards.size, np.bool_))
-        checked_step(flat, rewards.size, spec, stage, None)
-        rows = checked_features(following.reshape(-1, spec.dim), rewards.size, spec, stage)
-        mean_rewards, mean_features = np.zeros(spec.actions), np.zeros((spec.actions, spec.dim))
-        mean_rewards[measured] = rewards.mean(axis=1)
-        if stage != spec.horizon:
-            mean_features[measured] = rows.reshape(following.shape).mean(axis=1)
+        here = self._session.data(0)
+        measured = checked_masks(np.asarray(here.allowed)[None], 1, spec, stage)[0]
+        actions = int(measured.sum())
+        self.meter.allow(phase, actions * draws)
+        totals = np.zeros((actions, 1 + spec.dim))
+        most = max(1, CHUNK_ROWS // actions)
+        for first in range(0, draws, most):
+            totals += self._draw(min(most, draws - first), measured, phase)
+        means = np.zeros((1, spec.actions, 1 + spec.dim))
+        means[0, measured] = totals / draws
         return Measurement(
-            rewards=mean_rewards[None],
-            next_features=mean_features[None],
-            features=checked_features(data.features[None], 1, spec, stage),
+            rewards=means[:, :, 0],
+            next_features=means[:, :, 1:],
+            features=checked_features(here.features[None], 1, spec, stage),
             measured=measured[None],
             draws=draws,
             discount=spec.discount,
         )
 
+    def _draw(self, draws: int, measured: BoolArray, phase: Phase) -> FloatArray:
+        """Sums of rewards and next features over fresh draws: [k, 1 + d]."""
+        spec, stage = self.spec, self._stage
+        self.meter.charge(phase, int(measured.sum()) * draws)
+        data = self._session.data(draws)
+        self._check_shape("rewards", data.rewards, (spec.actions, draws))
+        self._check_shape("next_features", data.next_features, (spec.actions, draws, spec.dim))
+        rewards, following = data.rewards[measured], data.next_features[measured]
+        flat = Step(rewards.ravel(), np.zeros(rewards.size), np.zeros(rewards.size, np.bool_))
+        checked_step(flat, rewards.size, spec, stage, None)
+        rows = checked_features(following.reshape(-1, spec.dim), rewards.size, spec, stage)
+        if stage == spec.horizon:
+            rows = np.zeros_like(rows)
+        values = np.column_stack([rewards.ravel(), rows])
+        return values.reshape(*rewards.shape, -1).sum(axis=1)
+
     def forward(self, action: int, *, phase: Phase) -> tuple[float, bool]:
         """Move on by one fresh step: the reward, and whether the episode has ended."""
+        self.meter.allow(phase, 1)
         self.meter.charge(phase, 1)
         reward, ended = self._session.forward(action)
         at_end = self._stage == self.spec.horizon
@@ -86,3 +107,11 @@ class SessionAccess:
         checked_step(flat, 1, self.spec, self._stage, None)
         self._stage += 0 if self.spec.horizon is None else 1
         return float(reward), bool(ended) or at_end
+
+    def _check_shape(self, name: str, array: FloatArray, shape: tuple[int, ...]) -> None:
+        if np.shape(array) != shape:
+            raise SimulatorError(
+                f"data with {name} of shape {np.shape(array)}",
+                f"it must have shape {shape}",
+                "Draw the given number of steps for every action.",
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Handle, LocalAccess
 from tensorplan.records import FloatArray, IntArray, Phase
 
 
@@ -23,7 +23,7 @@ class Lookahead:
         self._rng = np.random.default_rng(seed)
         self._budget = budget
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         """The best of the actions that were tried."""
         order = self._rng.permutation(np.flatnonzero(access.allowed(here)[0]))
         draws = min(self._budget, len(order)) if access.spec.deterministic else self._budget
@@ -36,6 +36,6 @@ class Lookahead:
         means = np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
         return int(self._rng.choice(np.flatnonzero(means == means.max())))
 
-    def _rewards(self, access: Access, here: Handle, tried: IntArray, call: int) -> FloatArray:
+    def _rewards(self, access: LocalAccess, here: Handle, tried: IntArray, call: int) -> FloatArray:
         copies = access.take(here, np.zeros(len(tried), np.int64))
         return access.advance(copies, here.stage, tried, phase=Phase.ACT, key=(call,)).rewards

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Handle, LocalAccess
 from tensorplan.records import Phase
 
 _DECIMALS = 9
@@ -62,7 +62,7 @@ class Memory:
         """Number of states that it tells apart."""
         return len(self._nodes)
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         """Spend the budget on what is near, then rest or walk on."""
         name = self._admit(access, here)
         self._nodes[name].visited = True
@@ -76,7 +76,7 @@ class Memory:
         self._last = (name, action)
         return action
 
-    def _admit(self, access: Access, handle: Handle) -> _Name:
+    def _admit(self, access: LocalAccess, handle: Handle) -> _Name:
         rounded = access.features(handle)[0].round(_DECIMALS) + 0.0
         name = (handle.stage, rounded.tobytes())
         if name not in self._nodes:
@@ -84,7 +84,7 @@ class Memory:
             self._nodes[name] = _Node(handle, [int(action) for action in order])
         return name
 
-    def _learn_move(self, access: Access, name: _Name) -> None:
+    def _learn_move(self, access: LocalAccess, name: _Name) -> None:
         """The last action led here, unless the stage shows that it ended an episode."""
         if self._last is None:
             return
@@ -95,7 +95,7 @@ class Memory:
             if access.spec.horizon is None or name[0] == before[0] + 1:
                 node.onward[action] = name
 
-    def _try(self, access: Access, name: _Name, key: tuple[int, ...]) -> None:
+    def _try(self, access: LocalAccess, name: _Name, key: tuple[int, ...]) -> None:
         node = self._nodes[name]
         action = node.untried.pop()
         stage = node.handle.stage
@@ -106,7 +106,7 @@ class Memory:
         if node.onward[action] == name and step.rewards[0] >= access.spec.reward_range[1]:
             node.resting, self._rest = action, name
 
-    def _choose(self, access: Access, here: Handle, name: _Name) -> int:
+    def _choose(self, access: LocalAccess, here: Handle, name: _Name) -> int:
         if self._rest is not None:
             resting = self._nodes[name].resting
             step = resting if resting is not None else self._step_towards(name, self._rest)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Handle, LocalAccess
 
 
 class LocalPlanner(Protocol):
     """A planner under local access (the paper's Section 2.3)."""
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         """Choose an action for the one state of ``here``: GetAction.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Handle, LocalAccess
 
 
 class Uniform:
@@ -17,6 +17,6 @@ class Uniform:
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def act(self, access: Access, here: Handle, call: int) -> int:
+    def act(self, access: LocalAccess, here: Handle, call: int) -> int:
         """An available action at random."""
         return int(self._rng.choice(np.flatnonzero(access.allowed(here)[0])))

@@ -14,9 +14,9 @@ from tensorplan.cli.output import emit, emit_json, reserved
 from tensorplan.cli.plan_report import Outcome, as_data, as_text
 from tensorplan.cli.progress import announce, reporter
 from tensorplan.errors import SettingError
-from tensorplan.plan import Budget, Plan, paper_settings
+from tensorplan.plan import Budget, Plan
 from tensorplan.plan import plan as make_plan
-from tensorplan.planners.paper import Sizes, resolve
+from tensorplan.planners.paper import Sizes, paper_settings, resolve
 from tensorplan.problem import Simulator
 from tensorplan.records import Status
 from tensorplan.theory import Errata
@@ -78,7 +78,7 @@ def _add_budget(parser: ArgumentParser) -> None:
         "--budget-seconds",
         type=float,
         metavar="S",
-        help="stop after the iteration in which these pass",
+        help="make no query after these",
     )
 
 
@@ -138,7 +138,8 @@ def _carry_out(arguments: Namespace) -> Outcome:
         watch=None if arguments.quiet else reporter(),
         **settings,
     )
-    returns = plan.play(_episodes(plan, arguments.episodes)).tolist()
+    episodes = _episodes(plan, arguments.episodes)
+    returns = list(plan.play(episodes, most_queries=None)) if episodes else []
     cut = float(simulator.truncation) if isinstance(simulator, Truncated) else None
     return Outcome(problem, plan, arguments.planner, arguments.seed, returns, cut)
 
@@ -175,10 +176,10 @@ def _staged(simulator: Simulator, arguments: Namespace) -> Simulator:
 
 def _episodes(plan: Plan, asked: int | None) -> int:
     """How many episodes to play."""
+    if not plan.events or plan.status is Status.REJECTED:
+        return 0
     if asked is not None:
         return asked
-    if plan.record.optimum is None or plan.status is Status.REJECTED:
-        return 0
     spec, resolved = plan.access.spec, plan.resolved
     one = resolved.horizon * spec.actions * resolved.sizes.test_draws
     return min(1 if spec.deterministic else EPISODES, PLAY_QUERIES // one)

@@ -124,7 +124,10 @@ def _certificate(plan: Plan) -> Pairs:
         return [("certificate", f"none: {certificate.grounds}")]
     return [
         ("lower", _bound(certificate.lower, "<= value of this policy")),
-        ("upper", _bound(certificate.upper, ">= value of the best realizable policy")),
+        (
+            "upper",
+            _bound(certificate.upper, ">= value of the best policy these features express"),
+        ),
         ("gap", _bound(certificate.gap, f"with delta {plan.resolved.settings.delta:g}")),
         ("confidence", number(certificate.confidence)),
         ("grounds", certificate.grounds),
@@ -141,7 +144,7 @@ def _effort(plan: Plan) -> Pairs:
     phases = ", ".join(f"{name} {number(n)}" for name, n in queries.by_phase.items() if n)
     summary = plan.summary()
     return [
-        ("queries", f"{number(queries.total)} ({phases}; steps of play are no queries)"),
+        ("queries", number(queries.total) + (f" ({phases}; play is no query)" if phases else "")),
         ("", f"{number(queries.per_episode)} in the dearest episode, planning included"),
         (
             "iterations",

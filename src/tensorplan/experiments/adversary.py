@@ -15,9 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorplan.access import Access, Handle, QueryMeter
+from tensorplan.access import Access, Handle
 from tensorplan.baselines.protocol import LocalPlanner
 from tensorplan.errors import AccessError, SettingError
+from tensorplan.meter import QueryMeter
 from tensorplan.problems.lower_bound import LowerBound
 from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step
 from tensorplan.theory import lower_bound
@@ -143,7 +144,7 @@ def _play(process: LowerBound, planner: LocalPlanner, budget: int, calls: int, s
     for call in range(calls):
         here = access.admit(state, 1)
         access.meter.new_call()
-        action = _checked(planner.act(access, here, call), access, here)
+        action = _checked(planner.act(access.local, here, call), access, here)
         step = process.step(state, 1, np.array([action]), rng)
         state = step.states
         played.append(action)

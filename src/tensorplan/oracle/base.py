@@ -50,6 +50,11 @@ class Oracle(Protocol):
         """Which set it searches, in words for the output."""
         ...
 
+    @property
+    def proved(self) -> bool:
+        """Whether its bounds and its emptiness are proved by multipliers, rounding included."""
+        ...
+
     def maximise(self, objective: FloatArray, beliefs: Hypotheses) -> Optimum:
         """Maximise <objective, theta> over the set."""
         ...

@@ -79,7 +79,7 @@ class Factors:
     Attributes:
         rows: [m, d + 1], distinct rows, each with |<row, (1, y)>| <= 1 on the ball.
         powers: [m], how often each row occurs; they sum to k.
-        radii: [m], half-widths of the slabs, kappa^(1/k) / m_a.
+        radii: [m], half-widths of the slabs over m_a.
         root: the k-th root of the bound on the product of the normalised factors.
     """
 
@@ -102,7 +102,7 @@ def normalise(state: CriticalState, beliefs: Hypotheses, form: Form) -> Factors 
     """Normal form of a critical state, or None if it excludes nothing (as with a zero row)."""
     rows, counts = np.unique(state.rows + 0.0, axis=0, return_counts=True)
     largest = np.abs(rows[:, 0]) + beliefs.norm * np.linalg.norm(rows[:, 1:], axis=1)
-    radius = beliefs.radius(state)
+    radius = beliefs.half_width if form == "slabs" else beliefs.root
     if not largest.all():
         return None
     root = radius / math.exp(float(np.dot(counts, np.log(largest))) / len(state.rows))
@@ -232,7 +232,12 @@ class ScipOracle:
     @property
     def name(self) -> str:
         """How it is chosen."""
-        return "scip"
+        return "product" if self.form == "product" else "scip-slabs"
+
+    @property
+    def proved(self) -> bool:
+        """SCIP's answers hold within its tolerances; it proves nothing."""
+        return False
 
     def maximise(self, objective: FloatArray, beliefs: Hypotheses) -> Optimum:
         """Maximise <objective, theta> over the set (eq. sol, or theory B2).

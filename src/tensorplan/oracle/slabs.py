@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensorplan.hypotheses import CriticalState, Hypotheses
+from tensorplan.hypotheses import CriticalState, Hypotheses, rounding_slack
 from tensorplan.oracle.affine import solve_flat
 from tensorplan.oracle.base import Optimum, OracleStatus
 from tensorplan.oracle.kernels import INFEASIBLE, Kernel, compiled_kernel, solve_node
 from tensorplan.records import FloatArray
 
 _SATISFIED = 1e-9
+_HELD = 1e-6
 _VOID = 1e-12
 _COMPILE_AFTER = 3_000_000
 """Rows times squared dimension, summed over nodes: about two seconds of the plain kernel."""
@@ -39,11 +40,13 @@ class Disjunction:
         normals: [k, d], unit rows.
         levels: [k]: action a is consistent if |<normal_a, theta> - level_a| <= width_a.
         widths: [k].
+        flat: whether the widths are those of rounding only.
     """
 
     normals: FloatArray
     levels: FloatArray
     widths: FloatArray
+    flat: bool
 
     def violation(self, theta: FloatArray) -> float:
         """How far theta is from the nearest slab; at most 0 inside, inf if there is none."""
@@ -59,16 +62,19 @@ def prepare(state: CriticalState, radius: float, norm: float) -> Disjunction | N
         Actions that are consistent with none are left out.
     """
     scales = np.linalg.norm(state.rows[:, 1:], axis=1)
-    flat = scales <= _VOID
-    if np.any(flat & (np.abs(state.rows[:, 0]) <= radius + _VOID * (1 + norm))):
+    constant = scales <= _VOID
+    reach = max(radius, rounding_slack(norm))
+    if np.any(constant & (np.abs(state.rows[:, 0]) <= reach)):
         return None
-    rows = np.unique(state.rows[~flat], axis=0)
+    rows = np.unique(state.rows[~constant], axis=0)
     scales = np.linalg.norm(rows[:, 1:], axis=1)
-    return Disjunction(rows[:, 1:] / scales[:, None], -rows[:, 0] / scales, radius / scales)
+    return Disjunction(
+        rows[:, 1:] / scales[:, None], -rows[:, 0] / scales, reach / scales, radius == 0
+    )
 
 
 class SlabOracle:
-    """Best-first search over the union of slabs of half-width kappa^(1/k).
+    """Best-first search over the union of slabs.
 
     Args:
         node_limit: subproblems after which the search stops with what it has.
@@ -89,11 +95,16 @@ class SlabOracle:
         """Which set it searches."""
         return "union of slabs"
 
+    @property
+    def proved(self) -> bool:
+        """Bounds and emptiness are by weak duality at explicit multipliers."""
+        return True
+
     def maximise(self, objective: FloatArray, beliefs: Hypotheses) -> Optimum:
         """Maximise <objective, theta> over the union of slabs."""
         optimum = self._still_best(objective, beliefs)
         if optimum is None:
-            prepared = (prepare(s, beliefs.radius(s), beliefs.norm) for s in beliefs.states)
+            prepared = (prepare(s, beliefs.half_width, beliefs.norm) for s in beliefs.states)
             disjunctions = [item for item in prepared if item is not None]
             optimum = _Search(self, objective, beliefs.norm, disjunctions).run()
         self._last = (objective, beliefs, optimum)
@@ -111,7 +122,7 @@ class SlabOracle:
         if optimum.status is not OracleStatus.OPTIMAL:
             return None
         for state in beliefs.states[len(known.states) :]:
-            disjunction = prepare(state, beliefs.radius(state), beliefs.norm)
+            disjunction = prepare(state, beliefs.half_width, beliefs.norm)
             if disjunction is not None and disjunction.violation(optimum.theta) > 0:
                 return None
         return replace(optimum, nodes=0)
@@ -119,7 +130,8 @@ class SlabOracle:
     def kernel(self, rows: int, dim: int) -> Kernel:
         """The node kernel: plain at first, compiled once the work done makes it worth it.
 
-        The switch is by work, not by time, so that a search is the same on every machine.
+        The switch is by the work of this object, not by time: a run with an oracle of its own is
+        the same on every machine.
         """
         self._work += (rows + 1) * dim**2
         return compiled_kernel() if self._work > _COMPILE_AFTER else solve_node
@@ -138,6 +150,7 @@ class _Search:
         self._oracle = oracle
         self._objective, self._norm = objective, norm
         self._disjunctions = disjunctions
+        self._flat = all(disjunction.flat for disjunction in disjunctions)
         self._order = itertools.count()
         self._open: list[tuple[float, int, int, tuple[Choice, ...], FloatArray]] = []
         self._nodes = 0
@@ -149,7 +162,9 @@ class _Search:
             upper = float(-negative_bound)
             branch = self._most_violated(theta, path)
             if branch is None or self._nodes >= self._oracle.node_limit:
-                status = OracleStatus.OPTIMAL if branch is None else OracleStatus.LIMIT
+                # An undecided node can carry a parameter that its own slabs exclude.
+                held = branch is None and self._held(theta)
+                status = OracleStatus.OPTIMAL if held else OracleStatus.LIMIT
                 value = float(self._objective @ theta)
                 return Optimum(status, theta, value, max(upper, value), self._nodes)
             for action in range(len(self._disjunctions[branch].levels)):
@@ -168,6 +183,10 @@ class _Search:
             if violation > worst:
                 worst, found = violation, index
         return found
+
+    def _held(self, theta: FloatArray) -> bool:
+        slack = _HELD * (1 + self._norm)
+        return all(each.violation(theta) <= slack for each in self._disjunctions)
 
     def _push(self, path: tuple[Choice, ...], parent_bound: float) -> None:
         """Solve a node and open it, unless it is empty."""
@@ -189,8 +208,8 @@ class _Search:
     def _solve_convex(
         self, objective: FloatArray, normals: FloatArray, levels: FloatArray, widths: FloatArray
     ) -> tuple[int, FloatArray, float]:
-        if not widths.any():
-            return solve_flat(objective, self._norm, normals, levels)
+        if self._flat:
+            return solve_flat(objective, self._norm, normals, levels, widths)
         sides = np.concatenate([normals, -normals])
         offsets = np.concatenate([levels - widths, -levels - widths])
         kernel = self._oracle.kernel(*sides.shape)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorplan.access import Access, Handle, Key, Measurement, QueryMeter
-from tensorplan.records import BoolArray, FloatArray, IntArray, Phase, Spec
+from tensorplan.access import Handle, Key, LocalAccess, Measurement
+from tensorplan.records import BoolArray, FloatArray, IntArray, Phase, Queries, Spec
 from tensorplan.sessions import SessionAccess
 
 
@@ -42,6 +42,14 @@ class Walk(Protocol):
         """A larger sample at one live state, to be drawn when it is called, or at once."""
         ...
 
+    def ask_again(self, row: int) -> Callable[[], Measurement] | None:
+        """Asks every action of a live state once more, where the state can be held."""
+        ...
+
+    def features(self) -> FloatArray:
+        """Features of the live states: [n, d]; not a query."""
+        ...
+
     def hold(self, row: int) -> Handle | None:
         """A handle of one live state, where it can be held."""
         ...
@@ -50,7 +58,7 @@ class Walk(Protocol):
         """Drop the other rollouts."""
         ...
 
-    def forward(self, actions: IntArray) -> FloatArray:
+    def forward(self, actions: IntArray, phase: Phase) -> FloatArray:
         """Roll the live states forward by one fresh draw each; drop those that end.
 
         Returns:
@@ -68,8 +76,8 @@ class World(Protocol):
         ...
 
     @property
-    def meter(self) -> QueryMeter:
-        """Counts the queries."""
+    def queries(self) -> Queries:
+        """The queries so far."""
         ...
 
     @property
@@ -95,7 +103,7 @@ class SimulatorWorld:
         widest_batch: most rollouts that walk together.
     """
 
-    def __init__(self, access: Access, start: Handle, *, widest_batch: int = 1024) -> None:
+    def __init__(self, access: LocalAccess, start: Handle, *, widest_batch: int = 1024) -> None:
         self.access, self.start = access, start
         self._widest_batch = widest_batch
 
@@ -105,9 +113,9 @@ class SimulatorWorld:
         return self.access.spec
 
     @property
-    def meter(self) -> QueryMeter:
-        """Counts the queries."""
-        return self.access.meter
+    def queries(self) -> Queries:
+        """The queries so far."""
+        return self.access.queries
 
     @property
     def widest_batch(self) -> int:
@@ -124,7 +132,7 @@ class SimulatorWorld:
 
 
 class _SimulatorWalk:
-    def __init__(self, access: Access, start: Handle, key: Key, count: int) -> None:
+    def __init__(self, access: LocalAccess, start: Handle, key: Key, count: int) -> None:
         self._access, self._key = access, key
         self._handle = access.take(start, np.zeros(count, np.int64))
         self._rollouts = np.arange(key[1], key[1] + count)
@@ -145,9 +153,18 @@ class _SimulatorWalk:
         return self._access.measure(self._handle, self.stage, draws, phase=phase, key=self._key)
 
     def refine_later(self, row: int, draws: int) -> Callable[[], Measurement]:
+        return self._measure_later(row, draws, Phase.REFINE)
+
+    def ask_again(self, row: int) -> Callable[[], Measurement] | None:
+        return self._measure_later(row, 1, Phase.CHECK)
+
+    def _measure_later(self, row: int, draws: int, phase: Phase) -> Callable[[], Measurement]:
         state = self._access.take(self._handle, [row])
         key = (self._key[0], int(self._rollouts[row]))
-        return lambda: self._access.measure(state, state.stage, draws, phase=Phase.REFINE, key=key)
+        return lambda: self._access.measure(state, state.stage, draws, phase=phase, key=key)
+
+    def features(self) -> FloatArray:
+        return self._access.features(self._handle)
 
     def hold(self, row: int) -> Handle | None:
         return self._access.take(self._handle, [row])
@@ -157,10 +174,8 @@ class _SimulatorWalk:
             self._handle = self._access.take(self._handle, np.flatnonzero(rows))
             self._rollouts = self._rollouts[rows]
 
-    def forward(self, actions: IntArray) -> FloatArray:
-        moved = self._access.advance(
-            self._handle, self.stage, actions, phase=Phase.FORWARD, key=self._key
-        )
+    def forward(self, actions: IntArray, phase: Phase) -> FloatArray:
+        moved = self._access.advance(self._handle, self.stage, actions, phase=phase, key=self._key)
         self._handle = moved.states
         self.keep(~moved.terminated)
         return moved.rewards
@@ -180,9 +195,9 @@ class SessionWorld:
         return self.access.spec
 
     @property
-    def meter(self) -> QueryMeter:
-        """Counts the queries."""
-        return self.access.meter
+    def queries(self) -> Queries:
+        """The queries so far."""
+        return self.access.queries
 
     def start_features(self) -> FloatArray:
         """Features of the start state: [d]."""
@@ -219,14 +234,20 @@ class _SessionWalk:
         taken = self._access.measure(draws, phase=Phase.REFINE)
         return lambda: taken
 
+    def ask_again(self, row: int) -> Callable[[], Measurement] | None:
+        return None
+
+    def features(self) -> FloatArray:
+        return self._access.features()[None]
+
     def hold(self, row: int) -> Handle | None:
         return None
 
     def keep(self, rows: BoolArray) -> None:
         self._rollouts = self._rollouts[rows]
 
-    def forward(self, actions: IntArray) -> FloatArray:
-        reward, ended = self._access.forward(int(actions[0]), phase=Phase.FORWARD)
+    def forward(self, actions: IntArray, phase: Phase) -> FloatArray:
+        reward, ended = self._access.forward(int(actions[0]), phase=phase)
         if ended:
             self._rollouts = self._rollouts[:0]
         return np.array([reward])

@@ -102,6 +102,9 @@ class _SessionExamination:
 
     def _data(self, place: str) -> SessionData:
         data = called(self._ledger, f"data at {place}", lambda: self._session.data(self._draws))
+        none = called(self._ledger, f"data(0) at {place}", lambda: self._session.data(0))
+        told = np.array_equal(none.features, data.features)
+        self._ledger.judge("features", None if told else "data(0) tells other features")
         whole = judged(self._ledger, "shapes", lambda: self._shaped(data))
         if whole is None:
             raise Halt

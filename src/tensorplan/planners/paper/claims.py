@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tensorplan.oracle.base import Oracle
 from tensorplan.planners.paper.algorithm import PaperState
 from tensorplan.planners.paper.settings import Resolved
@@ -22,11 +24,12 @@ def certify(resolved: Resolved, spec: Spec, state: PaperState, oracle: Oracle) -
         return Certificate(None, None, None, f"no theorem covers this run: {words}")
     confidence = 1.0 if spec.deterministic else 1.0 - 3.0 * float(resolved.constants.zeta)
     grounds = f"{_grounds(resolved, spec)}; {_searched(oracle)}"
-    assumptions = (f"||theta|| <= {resolved.norm:g}", *_assumptions(spec))
+    assumptions = tuple(_assumptions(resolved, spec, oracle))
     if state.status is Status.REJECTED:
         return Certificate(None, None, confidence, grounds, assumptions)
-    upper = min(state.optimum.upper + spec.misspecification, _largest_value(spec, resolved))
-    lower = _lower(resolved, spec, state) if state.status is Status.CLEAN else None
+    eta = spec.misspecification + resolved.rounding
+    upper = min(state.optimum.upper + eta, _largest_value(spec, resolved))
+    lower = _lower(resolved, spec, state) if _clean(resolved, spec, state) else None
     return Certificate(lower, upper, confidence, grounds, assumptions)
 
 
@@ -35,8 +38,8 @@ def uncovered(resolved: Resolved, spec: Spec) -> str | None:
     settings, constants = resolved.settings, resolved.constants
     if settings.rule == "best":
         return (
-            "the Remark's best-action test has a counterexample (theory A24), although the paper "
-            "says that its proofs go through"
+            "the Remark's best-action test has a counterexample (the problem 'counterexample'), "
+            "although the paper says that its proofs go through"
         )
     if settings.sizes is not None and not spec.deterministic:
         return "the sample sizes were given by hand"
@@ -51,44 +54,54 @@ def uncovered(resolved: Resolved, spec: Spec) -> str | None:
     return None
 
 
+def _clean(resolved: Resolved, spec: Spec, state: PaperState) -> bool:
+    """Whether the clean run is one that the lemmas speak of: the first E_d + 1 iterations."""
+    counted = spec.deterministic or state.iteration <= resolved.constants.eluder_bound + 1
+    return state.status is Status.CLEAN and counted
+
+
 def _grounds(resolved: Resolved, spec: Spec) -> str:
     if resolved.settings.exact:
-        return "exact data with zero thresholds (theory B5 iv, B1), up to rounding"
+        return "exact data with zero thresholds, up to rounding"
+    theorem = "misspecification" if spec.misspecification > 0 else "main"
     if spec.deterministic:
-        return "Theorem 'main' of the paper with exact measurements (theory B5 iv)"
+        return f"Theorem '{theorem}' of the paper with exact measurements"
     edition = "with its errata corrected" if resolved.settings.errata.zeta else "as printed"
-    return f"Theorem 'main' of the paper {edition} (Corollary accurate-return)"
+    return f"Theorem '{theorem}' of the paper {edition} (Corollary accurate-return)"
 
 
 def _searched(oracle: Oracle) -> str:
     """What the oracle's set means for the theorem."""
-    if oracle.name == "product":
-        return "Sol searched as it is, the product form"
+    if oracle.form == "product":
+        return "the paper's set of parameters searched in its product form"
     return (
-        "Sol relaxed to the union of slabs of half-width kappa^(1/A), which keeps every "
-        "realizable parameter (theory B2) but does not inherit the bound E_d on failed tests"
+        "the paper's set of parameters relaxed to a union of slabs, which keeps every realizable "
+        "parameter but does not inherit the bound on failed tests"
     )
 
 
-def _assumptions(spec: Spec) -> tuple[str, ...]:
-    kept = [
+def _assumptions(resolved: Resolved, spec: Spec, oracle: Oracle) -> Iterator[str]:
+    yield f"||theta|| <= {resolved.norm:g}"
+    yield (
         "some deterministic policy is realizable by the features on all states that any actions "
         "reach from the start; the upper bound speaks of the best such policy"
-    ]
+    )
     if spec.deterministic:
-        kept.append("the simulator is deterministic, as its Spec declares")
+        yield "the simulator is deterministic, as its Spec declares (the last rollout repeated it)"
     if spec.misspecification > 0:
-        kept.append(f"values are within {spec.misspecification:g} of linear")
+        yield f"values are within {spec.misspecification:g} of linear"
+    if resolved.rounding > 0:
+        yield f"values are within {resolved.rounding:.2g} of linear, for rounding"
     if spec.inaccuracy > 0:
-        kept.append(f"mean rewards are within {spec.inaccuracy:g} of the truth")
-    return tuple(kept)
+        yield f"mean rewards are within {spec.inaccuracy:g} of the truth"
+    if not oracle.proved:
+        yield "SCIP's bound, and its word that nothing is left, hold within its tolerances"
 
 
 def _lower(resolved: Resolved, spec: Spec, state: PaperState) -> float:
     if spec.deterministic:
         return state.mean_return - resolved.horizon * spec.inaccuracy
-    delta = float(resolved.constants.setting.delta) * resolved.width
-    slack = 0.75 * delta + 2 * resolved.horizon * spec.misspecification
+    slack = 0.75 * resolved.delta + 2 * resolved.horizon * spec.misspecification
     return state.events[-1].predicted - slack
 
 

@@ -9,10 +9,14 @@ multiplied by w^A.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any, Literal, cast, get_args
 
 from tensorplan.errors import SettingError
+from tensorplan.hypotheses import rounding_slack
 from tensorplan.records import Spec
 from tensorplan.theory import (
     CORRECTED,
@@ -47,9 +51,10 @@ class Sizes:
     def __post_init__(self) -> None:
         """Refuse sizes that are not counts."""
         for name in ("rollouts", "test_draws", "refine_draws"):
-            if getattr(self, name) < 1:
+            size: object = getattr(self, name)
+            if not isinstance(size, int) or size < 1:
                 raise SettingError(
-                    f"Sizes.{name}={getattr(self, name)}", "it must be at least 1", "Use 1 or more."
+                    f"Sizes.{name}={size!r}", "it must be a whole number of 1 or more", "Use 1."
                 )
 
 
@@ -91,6 +96,24 @@ class PaperSettings:
     iteration_limit: int | None = None
     record: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse settings that mean nothing."""
+        limit = self.iteration_limit
+        sizes_ok = isinstance(cast("object", self.sizes), Sizes | None)
+        norm_ok = self.norm is None or (self.norm > 0 and math.isfinite(self.norm))
+        rules = (
+            ("delta", self.delta, self.delta > 0 and math.isfinite(self.delta), "positive"),
+            ("norm", self.norm, norm_ok, "positive and finite, or None"),
+            ("rule", self.rule, self.rule in get_args(Rule), "'consistent' or 'best'"),
+            ("sizes", self.sizes, sizes_ok, "a Sizes, or None"),
+            ("iteration_limit", limit, limit is None or limit >= 1, "at least 1, or None"),
+        )
+        for name, value, holds, rule in rules:
+            if not holds:
+                raise SettingError(
+                    f"{name}={value!r}", f"{name} must be {rule}", "Correct the setting."
+                )
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -102,8 +125,8 @@ class Resolved:
         horizon: H.
         sizes: n1, n2, n3 in use.
         tolerance: largest discrepancy that a test lets pass.
-        threshold: kappa of Sol.
-        slab_width: half-width of the slabs of its relaxation; None for kappa^(1/A).
+        root: rho = kappa^(1/A) of Sol.
+        slab_width: half-width of the slabs of its relaxation; None for rho.
         iterations: most iterations.
         constants: the theorem's constants, at B / w and delta / w.
         width: w.
@@ -114,11 +137,26 @@ class Resolved:
     horizon: int
     sizes: Sizes
     tolerance: float
-    threshold: float
+    root: float
     slab_width: float | None
     iterations: int
     constants: PaperConstants
     width: float
+
+    @property
+    def delta(self) -> float:
+        """delta that the theorem is run with: .98 of the target under misspecification."""
+        return float(self.constants.setting.delta) * self.width
+
+    @property
+    def threshold(self) -> float:
+        """kappa of Sol at a state where all actions are available."""
+        return self.root**self.constants.setting.actions
+
+    @property
+    def rounding(self) -> float:
+        """eta that finite precision always needs where Sol has no width (F5)."""
+        return rounding_slack(self.norm) if self.settings.exact else 0.0
 
 
 def resolve(settings: PaperSettings, spec: Spec) -> Resolved:
@@ -138,12 +176,19 @@ def resolve(settings: PaperSettings, spec: Spec) -> Resolved:
             "delta must be below the width of the values, any policy is delta-optimal otherwise",
             "Ask for a smaller delta.",
         )
+    limit = settings.iteration_limit
     setting = Setting(spec.dim, spec.actions, horizon, norm / width, settings.delta / width)
     reduce = misspecified_constants if spec.misspecification > 0 else paper_constants
     constants = reduce(setting, settings.errata, safe_start=settings.safe_start)
     delta = float(constants.setting.delta) * width
-    threshold, slab_width = _sol(settings, spec, constants, width)
-    limit = settings.iteration_limit
+    root, slab_width = _sol(settings, spec, constants, width)
+    if not settings.exact and root < rounding_slack(norm):
+        raise SettingError(
+            f"delta={settings.delta}",
+            f"it asks for consistency within {root:.2g}, below the rounding of floats "
+            f"({rounding_slack(norm):.2g} at the bound {norm:g})",
+            "Ask for a larger delta, or for exact=True.",
+        )
     most = constants.eluder_bound + 2
     return Resolved(
         settings=settings,
@@ -151,7 +196,7 @@ def resolve(settings: PaperSettings, spec: Spec) -> Resolved:
         horizon=horizon,
         sizes=_sizes(settings, spec, constants),
         tolerance=EXACT_TOLERANCE * (1 + norm) if settings.exact else delta / (4 * horizon),
-        threshold=threshold,
+        root=root,
         slab_width=slab_width,
         iterations=most if limit is None else min(limit, most),
         constants=constants,
@@ -162,24 +207,26 @@ def resolve(settings: PaperSettings, spec: Spec) -> Resolved:
 def _sol(
     settings: PaperSettings, spec: Spec, constants: PaperConstants, width: float
 ) -> tuple[float, float | None]:
-    """Threshold of Sol, and half-width of its slabs.
+    """Root rho = kappa^(1/A) of Sol, and half-width of its slabs if it is not rho.
 
     With sizes given by hand the theorem's threshold would cut off every parameter, so Sol is as
     wide as the data are noisy: x bounds the error of n3 draws at a realizable parameter
     (Hoeffding with the union of Lemma thetastar, A10), the slabs have half-width x + lambda (B2),
-    and the threshold is (H+x)^(A-1) x (A7).
+    and the threshold is (H+x)^(A-1) x (A7), rewards scaled to width 1.
     """
     if settings.exact:
         return 0.0, None
     if settings.sizes is None or spec.deterministic:
-        return float(constants.sol_threshold) * width**spec.actions, None
+        # NOTE: the power is taken in decimals, as kappa can be below any float.
+        return width * float(constants.sol_threshold ** (1 / Decimal(spec.actions))), None
     horizon = constants.setting.horizon or 1
     rollouts, draws = settings.sizes.rollouts, settings.sizes.refine_draws
     events = 2 * (constants.eluder_bound + 1) * rollouts * horizon * spec.actions
     log = math.log(events) - math.log(float(constants.zeta))
-    reach = horizon * width
-    x = reach * math.sqrt(log / (2 * draws)) + spec.inaccuracy + 2 * spec.misspecification
-    return (reach + x) ** (spec.actions - 1) * x, x
+    bias = (spec.inaccuracy + 2 * spec.misspecification) / width
+    x = horizon * math.sqrt(log / (2 * draws)) + bias
+    factors = (spec.actions - 1) * math.log(horizon + x) + math.log(x)
+    return width * math.exp(factors / spec.actions), width * x
 
 
 def _sizes(settings: PaperSettings, spec: Spec, constants: PaperConstants) -> Sizes:
@@ -213,3 +260,42 @@ def _finite_horizon(spec: Spec) -> int:
             "the two.",
         )
     return spec.horizon
+
+
+def paper_settings(delta: float, **settings: Any) -> PaperSettings:
+    """Settings by name, with short forms: sizes as three counts, errata as a word.
+
+    An unknown name is refused with the nearest ones.
+    """
+    known = [field.name for field in fields(PaperSettings)]
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known, n=3) or known
+            raise SettingError(
+                f"setting {name!r}",
+                "the paper's planner has no such setting",
+                f"Did you mean {' or '.join(map(repr, near))}?",
+            )
+    sizes, errata = settings.get("sizes"), settings.get("errata")
+    if isinstance(sizes, tuple | list):
+        settings["sizes"] = _three_sizes(tuple(cast("Sequence[int]", sizes)))
+    if isinstance(errata, str):
+        if errata not in _EDITIONS:
+            raise SettingError(
+                f"errata={errata!r}", "it must be 'corrected' or 'printed'", "Use 'corrected'."
+            )
+        settings["errata"] = _EDITIONS[errata]
+    return PaperSettings(delta=delta, **settings)
+
+
+_EDITIONS = {"corrected": CORRECTED, "printed": Errata.printed()}
+
+
+def _three_sizes(sizes: tuple[int, ...]) -> Sizes:
+    if len(sizes) != len(fields(Sizes)):
+        raise SettingError(
+            f"sizes={sizes!r}",
+            "there are three: rollouts, draws of a test, draws of refined data",
+            "Pass sizes=(n1, n2, n3).",
+        )
+    return Sizes(*sizes)
