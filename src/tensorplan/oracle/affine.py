@@ -49,7 +49,11 @@ def solve_flat(
         )
 
     # The equations contradict each other along their residual, the ball along the nearest point.
-    contradictions = (levels - rows @ nearest, inverse.T @ nearest)
+    # NOTE: orthogonal twice, as X' residual must vanish beside the residual, not beside the levels.
+    residual = levels
+    for _ in range(2):
+        residual = residual - left[:, kept] @ (left[:, kept].T @ residual)
+    contradictions = (residual, inverse.T @ nearest)
     if any(bound(np.zeros_like(objective), ray) < 0 for ray in contradictions):
         return INFEASIBLE, nearest, -math.inf
     length = float(np.linalg.norm(nearest))
