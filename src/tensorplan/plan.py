@@ -243,9 +243,9 @@ def _check_cost(resolved: Resolved, limits: Budget) -> None:
         raise SettingError(
             f"{one:.3g} queries in a single iteration",
             "the theorem's sample sizes for this stochastic simulator end in no lifetime",
-            "Give sizes of your own (sizes=(n1, n2, n3), --sizes n1,n2,n3; no theorem covers those), "
-            "a budget (budget=Budget(...), --budget-queries, --budget-seconds), or declare the Spec "
-            "deterministic if that is what it is.",
+            "Give sizes of your own (sizes=(n1, n2, n3), --sizes n1,n2,n3; no theorem covers "
+            "those), a budget (budget=Budget(...), --budget-queries, --budget-seconds), or declare "
+            "the Spec deterministic if that is what it is.",
         )
 
 
