@@ -378,6 +378,14 @@ def test_theorems_sizes_are_announced_and_nothing_unaffordable_is_played(run: Ru
     assert "achieved    not played" in ran.out
 
 
+def test_sizes_that_drown_in_noise_are_told_so(run: Run) -> None:
+    few = run("plan", *SMALL_STOCHASTIC, "--sizes", "2,50,100")
+    assert "a test may be off by" in few.err
+    needed = few.err.split("n2=")[-1].split()[0]
+    enough = run("plan", *SMALL_STOCHASTIC, "--sizes", f"1,{2 * float(needed):.0f},100")
+    assert "a test may be off by" not in enough.err
+
+
 def test_fewer_episodes_are_played_where_each_is_dear(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

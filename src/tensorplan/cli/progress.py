@@ -27,6 +27,13 @@ def announce(resolved: Resolved, *, exact_draws: bool) -> None:
             "queries. With --sizes a run is short, and no theorem covers it; --budget-queries "
             "stops it anywhere."
         )
+    elif not exact_draws and resolved.test_noise > resolved.tolerance:
+        enough = (resolved.test_noise / resolved.tolerance) ** 2 * sizes.test_draws
+        note(
+            f"a test may be off by {short(resolved.test_noise)} (one standard deviation at most) "
+            f"and lets {short(resolved.tolerance)} pass, so true parameters may fail; n2="
+            f"{short(enough)} would bring the two together"
+        )
 
 
 def reporter() -> Watcher:

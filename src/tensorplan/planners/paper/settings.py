@@ -154,6 +154,11 @@ class Resolved:
         return self.root**self.constants.setting.actions
 
     @property
+    def test_noise(self) -> float:
+        """Largest standard deviation of a test's mean temporal difference (range w + 2B)."""
+        return (self.width + 2 * self.norm) / (2 * math.sqrt(self.sizes.test_draws))
+
+    @property
     def rounding(self) -> float:
         """eta that finite precision always needs where Sol has no width (F5)."""
         return rounding_slack(self.norm) if self.settings.exact else 0.0
