@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tensorplan.access import CHUNK_ROWS, Access, Handle
+from tensorplan.access import CHUNK_ROWS, Access
 from tensorplan.errors import AccessError, QueryBudgetError, SimulatorError
 from tensorplan.finite import TableSimulator, from_table
+from tensorplan.local import Handle
 from tensorplan.meter import QueryMeter
 from tensorplan.problem import AllowedFunction, FeatureFunction, StepFunction, from_functions
 from tensorplan.records import FloatArray, Phase, Spec, Step

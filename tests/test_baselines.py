@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorplan.access import Access, LocalAccess
+from tensorplan.access import Access
 from tensorplan.baselines.lookahead import Lookahead
 from tensorplan.baselines.memory import Memory
 from tensorplan.baselines.protocol import LocalPlanner
 from tensorplan.baselines.uniform import Uniform
 from tensorplan.finite import TableSimulator, from_table
+from tensorplan.local import LocalAccess
 from tensorplan.meter import QueryMeter
 from tensorplan.problem import Simulator
 from tensorplan.problems.lower_bound import LowerBound

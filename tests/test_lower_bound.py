@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tensorplan.access import Handle, LocalAccess
 from tensorplan.baselines.lookahead import Lookahead
 from tensorplan.baselines.memory import Memory
 from tensorplan.baselines.protocol import LocalPlanner
 from tensorplan.baselines.uniform import Uniform
 from tensorplan.errors import AccessError, QueryBudgetError, SettingError
 from tensorplan.experiments.adversary import Challenge, challenge
+from tensorplan.local import Handle, LocalAccess
 from tensorplan.problems import lower_bound as module
 from tensorplan.problems.lower_bound import FAMILY, LowerBound
 from tensorplan.records import Phase, States

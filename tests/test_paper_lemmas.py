@@ -14,7 +14,6 @@ from scipy.special import gammainc
 from test_paper import small_process
 
 from tensorplan import problems
-from tensorplan.access import Measurement
 from tensorplan.adapters import Levelled
 from tensorplan.errors import SettingError
 from tensorplan.exact import best_realizable, exact_rows, telescoped
@@ -25,6 +24,7 @@ from tensorplan.experiments.lemmas import (
     recorded,
 )
 from tensorplan.finite import FiniteProcess, TableSimulator
+from tensorplan.local import Measurement
 from tensorplan.oracle.slabs import SlabOracle
 from tensorplan.plan import Plan, plan
 from tensorplan.planners.paper import PaperState, Sizes

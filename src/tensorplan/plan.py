@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Access
 from tensorplan.errors import SettingError
+from tensorplan.local import Handle
 from tensorplan.meter import QueryMeter
 from tensorplan.oracle import Oracle, OracleName, make_oracle
 from tensorplan.planners.driver import drive

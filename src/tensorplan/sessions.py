@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.access import CHUNK_ROWS, Measurement
+from tensorplan.access import CHUNK_ROWS
 from tensorplan.errors import SimulatorError
 from tensorplan.guards import checked_features, checked_masks, checked_step
+from tensorplan.local import Measurement
 from tensorplan.meter import QueryMeter
 from tensorplan.problem import Session
 from tensorplan.records import BoolArray, FloatArray, Phase, Queries, Spec, Step

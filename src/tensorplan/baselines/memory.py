@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensorplan.access import Handle, LocalAccess
+from tensorplan.local import Handle, LocalAccess
 from tensorplan.records import Phase
 
 _DECIMALS = 9

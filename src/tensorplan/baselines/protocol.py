@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tensorplan.access import Handle, LocalAccess
+from tensorplan.local import Handle, LocalAccess
 
 
 class LocalPlanner(Protocol):

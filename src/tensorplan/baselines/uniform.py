@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.access import Handle, LocalAccess
+from tensorplan.local import Handle, LocalAccess
 
 
 class Uniform:

@@ -15,9 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from tensorplan.access import Access, Handle
+from tensorplan.access import Access
 from tensorplan.baselines.protocol import LocalPlanner
 from tensorplan.errors import AccessError, SettingError
+from tensorplan.local import Handle
 from tensorplan.meter import QueryMeter
 from tensorplan.problems.lower_bound import LowerBound
 from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step

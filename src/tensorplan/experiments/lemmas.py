@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorplan.access import Handle, Measurement
 from tensorplan.errors import SettingError
 from tensorplan.exact import (
     Check,
@@ -29,6 +28,7 @@ from tensorplan.exact import (
     value_identity,
 )
 from tensorplan.finite import FiniteProcess
+from tensorplan.local import Handle, Measurement
 from tensorplan.plan import Plan
 from tensorplan.planners.paper import PaperSettings, TestRecord, select
 from tensorplan.planners.paper.settings import EXACT_TOLERANCE

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorplan.access import Handle, Key, LocalAccess, Measurement
+from tensorplan.local import Handle, Key, LocalAccess, Measurement
 from tensorplan.records import BoolArray, FloatArray, IntArray, Phase, Queries, Spec
 from tensorplan.sessions import SessionAccess
 

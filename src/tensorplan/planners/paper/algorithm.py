@@ -1,6 +1,6 @@
 """Algorithms 1 to 3 of the paper, line by line.
 
-Algorithm 2 (ApproxTD) is :meth:`tensorplan.access.Access.measure`; the inner loops of Algorithm 3
+Algorithm 2 (ApproxTD) is :meth:`tensorplan.local.LocalAccess.measure`; the inner loops of Algorithm 3
 are in :mod:`tensorplan.planners.paper.iteration`.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tensorplan.access import Handle, Key, LocalAccess, Measurement
 from tensorplan.errors import QueryBudgetError
 from tensorplan.hypotheses import CriticalState, Hypotheses
+from tensorplan.local import Handle, Key, LocalAccess, Measurement
 from tensorplan.oracle.base import Optimum, Oracle, OracleStatus
 from tensorplan.planners.paper.iteration import (
     Failure,

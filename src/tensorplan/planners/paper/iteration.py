@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorplan.access import Handle, Measurement
 from tensorplan.errors import SimulatorError
+from tensorplan.local import Handle, Measurement
 from tensorplan.planners.paper.settings import Resolved, Rule
 from tensorplan.planners.world import Walk, World
 from tensorplan.records import BoolArray, FloatArray, IntArray, Phase
