@@ -1,7 +1,7 @@
 """Algorithms 1 to 3 of the paper, line by line.
 
-Algorithm 2 (ApproxTD) is :meth:`tensorplan.local.LocalAccess.measure`; the inner loops of Algorithm 3
-are in :mod:`tensorplan.planners.paper.iteration`.
+Algorithm 2 (ApproxTD) is :meth:`tensorplan.local.LocalAccess.measure`; the inner loops of
+Algorithm 3 are in :mod:`tensorplan.planners.paper.iteration`.
 """
 
 from __future__ import annotations
