@@ -6,6 +6,14 @@ absolute value. With rho = kappa^(1/A) the relaxation to a union of slabs keeps 
 single factor is at most rho: a larger set, so optimism and retention stay (theory B2). A state
 with k < A available actions has the threshold rho^k, which retains theta° too: rewards scaled to
 width 1, rho^k >= (H+x)^(k-1) x follows from rho^A >= (H+x)^(A-1) x.
+
+Slabs may have radii of their own. Range cuts bound <g, theta> for every believable theta (B4), and
+in the mode that competes with v* alone every action's temporal-difference error is at most its
+radius (the Bellman cuts of B4).
+
+The set only ever shrinks: states and cuts are added, and a state is refined when more draws have
+made its rows sharper. A refined state replaces its rows, but what was concluded from the earlier
+ones stays true, because theta° lies in the slabs of all epochs at once (F1).
 """
 
 from __future__ import annotations
@@ -30,19 +38,72 @@ class CriticalState:
     Attributes:
         stage: h.
         rows: [k, d + 1], a row (r, phi' - phi) for each of the k available actions.
+        radii: [k], half-widths of the slabs; by default the common one of the set.
+        features: [d], phi of the state itself, if propagation may tighten the range of its value.
     """
 
     stage: int
     rows: FloatArray
+    radii: FloatArray | None = None
+    features: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse radii that mean nothing."""
+        if self.radii is None:
+            return
+        if self.radii.shape != self.rows.shape[:1] or not bool(np.all(self.radii >= 0)):
+            raise SettingError(
+                f"radii={self.radii}",
+                f"there must be one of 0 or more for each of the {len(self.rows)} actions",
+                "Give one radius per row, or None for the common one.",
+            )
 
     def errors(self, theta: FloatArray) -> FloatArray:
         """Temporal-difference errors <Delta_a, (1, theta)> of the k actions: [k]."""
         return self.rows[:, 0] + self.rows[:, 1:] @ theta
 
 
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """Inequalities low <= <normal, theta> <= high that every believable parameter satisfies.
+
+    Attributes:
+        normals: [m, d].
+        low: [m], -inf where there is no lower limit.
+        high: [m], inf where there is no upper limit.
+    """
+
+    normals: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def joined(self, more: Cuts) -> Cuts:
+        """These cuts and more."""
+        if not len(self):
+            return more
+        return Cuts(
+            np.concatenate([self.normals, more.normals]),
+            np.concatenate([self.low, more.low]),
+            np.concatenate([self.high, more.high]),
+        )
+
+    def excess(self, theta: FloatArray) -> float:
+        """By how much theta breaks the cut that it breaks most; at most 0 if it breaks none."""
+        if not len(self):
+            return -np.inf
+        values = self.normals @ theta
+        return float(np.maximum(self.low - values, values - self.high).max(initial=-np.inf))
+
+
+NO_CUTS = Cuts(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
+
+
 @dataclass(frozen=True)
 class Hypotheses:
-    """The believable set: a ball, cut by one disjunction for each critical state.
+    """The believable set: a ball with cuts, and one disjunction for each critical state.
 
     Attributes:
         dim: d.
@@ -51,6 +112,8 @@ class Hypotheses:
             place of kappa, which no float can hold when A is large.
         states: the critical states, in the order in which they were found.
         slab_width: half-width of the slabs; by default rho, which covers the product.
+        cuts: range cuts.
+        bellman: whether every action's error is at most its radius, which is true of v* only.
     """
 
     dim: int
@@ -58,6 +121,8 @@ class Hypotheses:
     root: float
     states: tuple[CriticalState, ...] = ()
     slab_width: float | None = None
+    cuts: Cuts = NO_CUTS
+    bellman: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sets that mean nothing."""
@@ -72,6 +137,25 @@ class Hypotheses:
         """The set after one more failed test."""
         return replace(self, states=(*self.states, state))
 
+    def with_cuts(self, more: Cuts) -> Hypotheses:
+        """The set after more cuts."""
+        return replace(self, cuts=self.cuts.joined(more))
+
+    def refined(self, index: int, state: CriticalState) -> Hypotheses:
+        """The set after more draws at a critical state: new rows, as a rule with smaller radii."""
+        if len(state.rows) != len(self.states[index].rows):
+            raise SettingError(
+                f"a refinement with {len(state.rows)} actions",
+                f"the critical state has {len(self.states[index].rows)}",
+                "Keep a row for every action, also for those that were not drawn again.",
+            )
+        return replace(self, states=(*self.states[:index], state, *self.states[index + 1 :]))
+
+    def radii(self, state: CriticalState) -> FloatArray:
+        """Half-widths of the slabs of a critical state: [k]."""
+        common = np.full(len(state.rows), self.half_width)
+        return common if state.radii is None else state.radii
+
     @property
     def half_width(self) -> float:
         """Half-width of the slabs."""
@@ -79,7 +163,7 @@ class Hypotheses:
 
     def contains(self, theta: FloatArray, *, slack: float = 0.0) -> bool:
         """Whether the product form keeps theta (up to a relative slack on the products)."""
-        if float(np.linalg.norm(theta)) > self.norm + slack:
+        if not self._in_cuts(theta, slack):
             return False
         unit = self.root or 1.0
         limit = 1.0 + slack if self.root else slack
@@ -88,9 +172,15 @@ class Hypotheses:
 
     def in_slabs(self, theta: FloatArray, *, slack: float = 0.0) -> bool:
         """Whether the union of slabs keeps theta (up to an absolute slack on the errors)."""
-        if float(np.linalg.norm(theta)) > self.norm + slack:
-            return False
-        return all(
-            float(np.abs(state.errors(theta)).min()) <= self.half_width + slack
+        return self._in_cuts(theta, slack) and all(
+            float((np.abs(state.errors(theta)) - self.radii(state)).min()) <= slack
             for state in self.states
+        )
+
+    def _in_cuts(self, theta: FloatArray, slack: float) -> bool:
+        """Whether the ball, the range cuts and the Bellman cuts keep theta."""
+        if float(np.linalg.norm(theta)) > self.norm + slack or self.cuts.excess(theta) > slack:
+            return False
+        return not self.bellman or all(
+            bool(np.all(state.errors(theta) <= self.radii(state) + slack)) for state in self.states
         )

@@ -187,12 +187,13 @@ def resolve(settings: PaperSettings, spec: Spec) -> Resolved:
     constants = reduce(setting, settings.errata, safe_start=settings.safe_start)
     delta = float(constants.setting.delta) * width
     root, slab_width = _sol(settings, spec, constants, width)
-    if not settings.exact and delta < 24 * horizon * rounding_slack(norm):
+    least = 24 * horizon * rounding_slack(norm)
+    if not settings.exact and delta < least:
         raise SettingError(
             f"delta={settings.delta}",
             f"a failed test shows an error of delta/12H, which must stand out from the rounding of "
             f"floats ({rounding_slack(norm):.2g} at the bound {norm:g})",
-            f"Ask for a delta of {24 * horizon * rounding_slack(norm):.2g} or more, or for exact=True.",
+            f"Ask for a delta of {least:.2g} or more, or for exact=True.",
         )
     most = constants.eluder_bound + 2
     return Resolved(
