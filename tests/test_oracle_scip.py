@@ -2,21 +2,25 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracle_reference import (
+    bellman_as_cuts,
     best_in_slabs,
     good_in_product,
     product_violation,
     random_instance,
+    random_instance_with_cuts,
     violation,
 )
 
 from tensorplan.errors import OracleError, SettingError
-from tensorplan.hypotheses import CriticalState, Hypotheses
+from tensorplan.hypotheses import CriticalState, Cuts, Hypotheses
 from tensorplan.oracle.base import Optimum, OracleStatus
-from tensorplan.oracle.scip import ACCEPTED, BOUND_SLACK, ScipOracle
+from tensorplan.oracle.external import ACCEPTED, BOUND_SLACK
+from tensorplan.oracle.scip import ScipOracle
 from tensorplan.records import FloatArray
 
 pytest.importorskip("pyscipopt")
@@ -81,6 +85,41 @@ def test_products_hold_what_they_find_and_miss_nothing(seed: int):
     assert answer.upper >= good - 1e-9 * scale
     # The union of slabs contains the product form (theory B2).
     assert answer.value <= outer + 1e-7 * scale
+
+
+@pytest.mark.parametrize("seed", range(64))
+def test_slabs_with_cuts_agree_with_enumeration(seed: int):
+    instance = random_instance_with_cuts(seed)
+    objective, beliefs = instance.objective, instance.beliefs
+    answer = ScipOracle("slabs", gap=GAP).maximise(objective, beliefs)
+    scale = unit(objective, beliefs)
+    low = best_in_slabs(objective, beliefs, tolerance=1e-11).value
+    high = best_in_slabs(objective, beliefs, widen=TOUCHING).value
+    if answer.status is OracleStatus.EMPTY:
+        assert low == -np.inf
+        return
+    check_bounds(answer, objective, beliefs)
+    assert violation(answer.theta, beliefs) <= ACCEPTED
+    assert low - 1e-9 * scale <= answer.upper <= high + GAP + 1e-6 * scale
+    assert answer.value <= high + 1e-9 * scale
+
+
+@pytest.mark.parametrize("seed", range(0, 96, 3))
+def test_products_with_cuts_hold_what_they_find_and_miss_nothing(seed: int):
+    instance = random_instance_with_cuts(seed)
+    objective, beliefs = instance.objective, instance.beliefs
+    answer = ScipOracle("product", gap=GAP).maximise(objective, beliefs)
+    scale = unit(objective, beliefs)
+    good = good_in_product(objective, beliefs, starts=3).value
+    if answer.status is OracleStatus.EMPTY:
+        assert good == -np.inf
+        return
+    check_bounds(answer, objective, beliefs)
+    assert product_violation(answer.theta, beliefs) <= ACCEPTED
+    assert answer.upper >= good - 1e-9 * scale
+    bare = tuple(replace(state, radii=None) for state in beliefs.states)
+    slabs = replace(bellman_as_cuts(beliefs), slab_width=None, states=bare)
+    assert answer.value <= best_in_slabs(objective, slabs, widen=TOUCHING).value + 1e-7 * scale
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 4))
@@ -154,6 +193,68 @@ class TestKnown:
         beliefs = set_of([[1.0, 1, 0], [1.0, 0, 1]], threshold=4.0)
         assert self.oracle(form).maximise(np.array([1.0, 0]), beliefs).value > 1 - 1e-6
 
+    def test_cuts_from_both_sides_and_from_one(self, form: str):
+        cuts = Cuts(np.eye(2), np.array([-0.5, -np.inf]), np.array([0.25, 0.5]))
+        beliefs = Hypotheses(2, 2.0, 0.0, cuts=cuts)
+        for objective, best in (([1.0, 1.0], [0.25, 0.5]), ([-1.0, 0.0], [-0.5, None])):
+            answer = self.oracle(form).maximise(np.array(objective), beliefs)
+            for found, known in zip(answer.theta, best, strict=True):
+                assert known is None or found == pytest.approx(known, abs=1e-6)
+        down = self.oracle(form).maximise(np.array([0.0, -1.0]), beliefs)
+        assert down.value == pytest.approx(2, abs=1e-5)
+
+    def test_cuts_of_any_size(self, form: str):
+        for size in (1e-6, 1.0, 1e6):
+            cuts = Cuts(np.array([[size, 0.0]]), np.array([-np.inf]), np.array([size / 4]))
+            beliefs = Hypotheses(2, 1.0, 0.0, cuts=cuts)
+            answer = self.oracle(form).maximise(np.array([1.0, 0.0]), beliefs)
+            assert answer.value == pytest.approx(0.25, abs=1e-6)
+
+    def test_cuts_that_contradict(self, form: str):
+        cuts = Cuts(np.eye(2)[[0, 0]], np.array([0.5, -np.inf]), np.array([np.inf, 0.25]))
+        answer = self.oracle(form).maximise(np.ones(2), Hypotheses(2, 1.0, 0.0, cuts=cuts))
+        assert answer.status is OracleStatus.EMPTY
+
+    @pytest.mark.parametrize("normal", [0.0, 1.0])
+    def test_a_cut_beyond_the_ball_needs_no_search(self, form: str, normal: float):
+        normals = np.array([[normal, 0.0]])
+        beyond = Hypotheses(2, 1.0, 0.0, cuts=Cuts(normals, np.array([1.5]), np.array([2.0])))
+        answer = self.oracle(form).maximise(np.ones(2), beyond)
+        assert (answer.status, answer.nodes) == (OracleStatus.EMPTY, 0)
+        around = Hypotheses(2, 1.0, 0.0, cuts=Cuts(normals, np.array([-1.5]), np.array([2.0])))
+        found = self.oracle(form).maximise(np.ones(2), around)
+        assert found.value == pytest.approx(np.sqrt(2), abs=1e-5)
+
+    def test_no_action_gains_in_the_bellman_mode(self, form: str):
+        state = CriticalState(1, np.array([[0.0, 1, 0], [-0.25, 0, 1]]), np.array([0.125, 0.25]))
+        beliefs = Hypotheses(2, 2.0, 0.1, (state,), bellman=True)
+        answer = self.oracle(form).maximise(np.array([1.0, 1.0]), beliefs)
+        # The first error is at most 1/8 and the second at most 1/4; their product 1/32 > 1/100.
+        slabs = 0.125 + 0.5
+        x = answer.theta[0]
+        assert x <= 0.125 + 1e-6
+        assert answer.theta[1] <= 0.5 + 1e-6
+        if form == "slabs":
+            assert answer.value == pytest.approx(slabs, abs=1e-5)
+        else:
+            assert x * (answer.theta[1] - 0.25) <= 0.01 + 1e-5
+            assert answer.value == pytest.approx(0.125 + 0.25 + 0.08, abs=1e-5) or (
+                answer.value == pytest.approx(0.5 + 0.04, abs=1e-5)
+            )
+
+    def test_radii_of_their_own(self, form: str):
+        state = CriticalState(1, np.array([[-0.25, 1.0], [0.5, 1.0]]), np.array([0.0, 0.9]))
+        answer = self.oracle(form).maximise(np.ones(1), Hypotheses(1, 1.0, 1e-3, (state,)))
+        # The second slab reaches to 0.4; the product has one threshold and no radii.
+        root = -0.125 + np.sqrt(0.375**2 + 1e-6) if form == "product" else 0.4
+        assert answer.value == pytest.approx(root, abs=2e-6)
+
+    def test_a_repeated_row_is_in_its_widest_slab(self, form: str):
+        rows = np.array([[-0.25, 1.0], [-0.25, 1.0]])
+        state = CriticalState(1, rows, np.array([0.125, 0.0]))
+        answer = self.oracle(form).maximise(np.ones(1), Hypotheses(1, 1.0, 1e-3, (state,)))
+        assert answer.value == pytest.approx(0.251 if form == "product" else 0.375, abs=2e-6)
+
     def test_limits_leave_a_valid_bound(self, form: str):
         rng = np.random.default_rng(3)
         hidden, objective = np.full(5, 0.3), rng.normal(size=5)
@@ -201,6 +302,10 @@ def test_settings_are_checked():
         ScipOracle(time_limit=-1.0)
     with pytest.raises(SettingError, match="at least 1"):
         ScipOracle(node_limit=0)
+    with pytest.raises(SettingError, match=r"ScipOracle\.seed=-1.*from 0"):
+        ScipOracle(seed=-1)
+    with pytest.raises(SettingError, match=r"ScipOracle\.gap=nan"):
+        ScipOracle(gap=float("nan"))
 
 
 def test_without_pyscipopt_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -18,7 +18,7 @@ ones stays true, because theta° lies in the slabs of all epochs at once (F1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,12 +40,14 @@ class CriticalState:
         rows: [k, d + 1], a row (r, phi' - phi) for each of the k available actions.
         radii: [k], half-widths of the slabs; by default the common one of the set.
         features: [d], phi of the state itself, if propagation may tighten the range of its value.
+        refines: the same state with fewer draws, if this one has replaced it.
     """
 
     stage: int
     rows: FloatArray
     radii: FloatArray | None = None
     features: FloatArray | None = None
+    refines: CriticalState | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse radii that mean nothing."""
@@ -57,6 +59,13 @@ class CriticalState:
                 f"there must be one of 0 or more for each of the {len(self.rows)} actions",
                 "Give one radius per row, or None for the common one.",
             )
+
+    def continues(self, earlier: CriticalState) -> bool:
+        """Whether this is the same state, perhaps with more draws."""
+        state: CriticalState | None = self
+        while state is not None and state is not earlier:
+            state = state.refines
+        return state is earlier
 
     def errors(self, theta: FloatArray) -> FloatArray:
         """Temporal-difference errors <Delta_a, (1, theta)> of the k actions: [k]."""
@@ -88,6 +97,18 @@ class Cuts:
             np.concatenate([self.normals, more.normals]),
             np.concatenate([self.low, more.low]),
             np.concatenate([self.high, more.high]),
+        )
+
+    def begins_with(self, first: Cuts) -> bool:
+        """Whether these are the first cuts and perhaps more."""
+        count = len(first)
+        if self is first or not count:
+            return True
+        return (
+            len(self) >= count
+            and np.array_equal(self.normals[:count], first.normals)
+            and np.array_equal(self.low[:count], first.low)
+            and np.array_equal(self.high[:count], first.high)
         )
 
     def excess(self, theta: FloatArray) -> float:
@@ -149,7 +170,21 @@ class Hypotheses:
                 f"the critical state has {len(self.states[index].rows)}",
                 "Keep a row for every action, also for those that were not drawn again.",
             )
-        return replace(self, states=(*self.states[:index], state, *self.states[index + 1 :]))
+        sharper = replace(state, refines=self.states[index])
+        return replace(self, states=(*self.states[:index], sharper, *self.states[index + 1 :]))
+
+    def without_data(self) -> Hypotheses:
+        """The ball alone, with the same settings."""
+        return replace(self, states=(), cuts=NO_CUTS)
+
+    def extends(self, earlier: Hypotheses) -> bool:
+        """Whether this is a later stage of a set, so that what was concluded of that one holds."""
+        if self.without_data() != earlier.without_data():
+            return False
+        if len(self.states) < len(earlier.states):
+            return False
+        pairs = zip(self.states, earlier.states, strict=False)
+        return all(new.continues(old) for new, old in pairs) and self.cuts.begins_with(earlier.cuts)
 
     def radii(self, state: CriticalState) -> FloatArray:
         """Half-widths of the slabs of a critical state: [k]."""

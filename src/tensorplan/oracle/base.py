@@ -28,6 +28,7 @@ class Optimum:
         value: what theta predicts, <c, theta>; -inf after EMPTY.
         upper: upper bound on <c, .> over the whole set, valid also after LIMIT.
         nodes: subproblems solved.
+        expansions: splits made.
     """
 
     status: OracleStatus
@@ -35,6 +36,7 @@ class Optimum:
     value: float
     upper: float
     nodes: int
+    expansions: int = 0
 
 
 class Oracle(Protocol):

@@ -1,26 +1,41 @@
 """The optimistic oracle by SCIP: exact up to tolerances, slow, and independent of our own search.
 
-Both forms of the believable set are programs for SCIP. Every factor <row_a, (1, theta)> of a
-critical state is divided by its largest absolute value m_a over the ball, to g_a in [-1, 1], and
-theta by B, to y. Then, with k factors and threshold kappa (eq. sol),
+Both forms of the believable set are programs for SCIP, over y = theta / B in the unit ball and
+with rows in normal form (``external``). With k factors g_a of a critical state, whose largest
+values were m_a, and threshold kappa (eq. sol),
 
 * the product form is |prod_a g_a| <= kappa / prod_a m_a, a polynomial constraint;
-* the union of slabs (theory B2) is min_a |g_a| m_a <= kappa^(1/k), one binary choice per factor.
+* the union of slabs (theory B2) is |g_a| m_a <= radius_a for some a, one binary choice per factor.
+
+Range cuts and Bellman cuts (theory B4) are linear in both. The radii of a critical state matter
+to slabs and to Bellman cuts only: the product has one threshold.
 """
 
 from __future__ import annotations
 
-import importlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorplan.errors import OracleError, SettingError
-from tensorplan.hypotheses import CriticalState, Hypotheses
+from tensorplan.hypotheses import Hypotheses
 from tensorplan.oracle.base import Optimum, OracleStatus
+from tensorplan.oracle.external import (
+    ACCEPTED,
+    BOUND_SLACK,
+    WAY_OUT,
+    WIDENED,
+    Factors,
+    Form,
+    UnitSet,
+    bound_only,
+    check_limits,
+    load_package,
+    nothing_left,
+    unit_set,
+)
 from tensorplan.records import FloatArray
 
 if TYPE_CHECKING:
@@ -36,19 +51,6 @@ NOTE: SCIP's tolerances are absolute. On this span 1e-7 is as tight as 1e-9 on [
 the latter, SoPlex keeps warning on stderr that it cannot go lower.
 """
 
-WIDENED = 1e-8
-"""By how much SCIP's sets are widened, in units of a normalised factor and of the ball.
-
-NOTE: without it, sets with no interior (noise-free equalities, a ball that touches a slab) are
-called empty when the last bits of their data disagree.
-"""
-
-BOUND_SLACK = 1e-7
-"""What is added to SCIP's upper bound for its tolerances, as a fraction of B ||c||."""
-
-ACCEPTED = 2e-7
-"""How far each normalised factor of SCIP's answer may be from where the set wants it."""
-
 STRETCHED_BOUND = 0.1
 """The bound on a product to which its factors are stretched, far above SCIP's tolerance."""
 
@@ -59,9 +61,7 @@ NOTE: steeper factors break SCIP's relaxations: at 1e5, 1 answer in 300 was wron
 """
 
 Parameters = Mapping[str, bool | float | str]
-Form = Literal["product", "slabs"]
 
-_WAY_OUT = "Use the oracle 'slabs', or a larger threshold."
 _SAFEGUARDS: Parameters = {
     "numerics/feastol": TOLERANCE,
     "numerics/dualfeastol": TOLERANCE,
@@ -72,49 +72,8 @@ _UNTIGHTENED: Parameters = {"propagating/maxrounds": 0, "propagating/maxroundsro
 """For a second attempt: tightening bounds is where SCIP errs on thin sets, if it does."""
 
 
-@dataclass(frozen=True)
-class Factors:
-    """A critical state in normal form, over y = theta / B in the unit ball.
-
-    Attributes:
-        rows: [m, d + 1], distinct rows, each with |<row, (1, y)>| <= 1 on the ball.
-        powers: [m], how often each row occurs; they sum to k.
-        radii: [m], half-widths of the slabs over m_a.
-        root: the k-th root of the bound on the product of the normalised factors.
-    """
-
-    rows: FloatArray
-    powers: tuple[int, ...]
-    radii: FloatArray
-    root: float
-
-    def excess(self, y: FloatArray, form: Form) -> float:
-        """How far each factor must at least come down for y to be in the set (0 inside)."""
-        values = np.abs(self.rows[:, 0] + self.rows[:, 1:] @ y)
-        if form == "slabs" or self.root == 0:
-            return max(0.0, float((values - self.radii).min()))
-        logs = np.log(np.maximum(values - ACCEPTED, 1e-300))
-        mean = float(np.dot(self.powers, logs)) / sum(self.powers)
-        return 0.0 if mean <= math.log(self.root) + ACCEPTED else math.exp(mean) - self.root
-
-
-def normalise(state: CriticalState, beliefs: Hypotheses, form: Form) -> Factors | None:
-    """Normal form of a critical state, or None if it excludes nothing (as with a zero row)."""
-    rows, counts = np.unique(state.rows + 0.0, axis=0, return_counts=True)
-    largest = np.abs(rows[:, 0]) + beliefs.norm * np.linalg.norm(rows[:, 1:], axis=1)
-    radius = beliefs.half_width if form == "slabs" else beliefs.root
-    if not largest.all():
-        return None
-    root = radius / math.exp(float(np.dot(counts, np.log(largest))) / len(state.rows))
-    if (radius >= largest.min()) if form == "slabs" else (root >= 1):
-        return None
-    unit = rows / largest[:, None]
-    unit[:, 1:] *= beliefs.norm
-    return Factors(unit, tuple(int(count) for count in counts), radius / largest, root)
-
-
 class Program:
-    """SCIP's model: a ball and an objective, [d]; then a disjunction for each critical state."""
+    """SCIP's model: a ball and an objective, [d]; then the cuts and the critical states."""
 
     def __init__(self, pyscipopt: ModuleType, direction: FloatArray) -> None:
         self._sum, self._product = pyscipopt.quicksum, pyscipopt.quickprod
@@ -136,6 +95,10 @@ class Program:
         factor = self._variable(span)
         self.model.addCons(factor == self._linear(span / SPAN * row[1:]) + span * float(row[0]))
         return factor
+
+    def add_cut(self, row: FloatArray) -> None:
+        """<row, (1, y)> is at most 0 (theory B4)."""
+        self.model.addCons(self._linear(row[1:]) <= SPAN * (WIDENED - float(row[0])))
 
     def add_slabs(self, factors: Factors) -> None:
         """Some normalised factor is within its radius (theory B2)."""
@@ -181,17 +144,6 @@ class Program:
         return y / max(1.0, float(np.linalg.norm(y)))
 
 
-def _load() -> ModuleType:
-    try:
-        return importlib.import_module("pyscipopt")
-    except ImportError as error:
-        raise OracleError(
-            "oracle 'scip'",
-            "it needs the package pyscipopt, which cannot be imported here",
-            "Run `pip install 'tensorplan[scip]'`, or choose the oracle 'slabs'.",
-        ) from error
-
-
 @dataclass(frozen=True)
 class ScipOracle:
     """Maximises <c, theta> over either form of the believable set with SCIP.
@@ -217,17 +169,10 @@ class ScipOracle:
 
     def __post_init__(self) -> None:
         """Refuse settings that mean nothing."""
-        rules = (
-            ("form", self.form in ("product", "slabs"), '"product" or "slabs"'),
-            ("gap", self.gap >= 0, "at least 0"),
-            ("node_limit", self.node_limit is None or self.node_limit >= 1, "at least 1, or None"),
-            ("time_limit", self.time_limit is None or self.time_limit >= 0, "at least 0, or None"),
-            ("seed", 0 <= self.seed < 2**31, "from 0 to 2^31 - 1"),
-        )
-        for name, holds, rule in rules:
-            if not holds:
-                value = f"ScipOracle.{name}={getattr(self, name)!r}"
-                raise SettingError(value, f"it must be {rule}", "Set it so.")
+        if self.form not in ("product", "slabs"):
+            value = f"ScipOracle.form={self.form!r}"
+            raise SettingError(value, 'it must be "product" or "slabs"', "Set it so.")
+        check_limits(self)
 
     @property
     def name(self) -> str:
@@ -245,25 +190,29 @@ class ScipOracle:
         Raises:
             OracleError: PySCIPOpt is missing, SCIP broke down, or its parameter is not in the set.
         """
-        normal = [normalise(state, beliefs, self.form) for state in beliefs.states]
-        states = [factors for factors in normal if factors is not None]
+        within = unit_set(beliefs, self.form)
+        if within is None:
+            return nothing_left(beliefs.dim, 0)
         limits = self._limits(beliefs.norm * float(np.linalg.norm(objective)))
         empty: list[Optimum] = []
         for extra in (_SAFEGUARDS, {**_SAFEGUARDS, **_UNTIGHTENED}):
-            program = self._program(objective, states)
+            program = self._program(objective, within)
             if program.solve({**extra, **limits}):
-                answer = self._answer(program, objective, beliefs, states)
+                answer = self._answer(program, objective, beliefs.norm, within)
                 if answer.status is not OracleStatus.EMPTY:
                     return answer
                 empty.append(answer)
         # A set is called empty only if it is so twice: a thin one can slip through once.
         if len(empty) == 2:
             return empty[-1]
-        raise OracleError("SCIP's LP solver", "it broke down numerically on this set", _WAY_OUT)
+        raise OracleError("SCIP's LP solver", "it broke down numerically on this set", WAY_OUT)
 
-    def _program(self, objective: FloatArray, states: list[Factors]) -> Program:
-        program = Program(_load(), objective / (float(np.linalg.norm(objective)) or 1.0))
-        for factors in states:
+    def _program(self, objective: FloatArray, within: UnitSet) -> Program:
+        direction = objective / (float(np.linalg.norm(objective)) or 1.0)
+        program = Program(load_package("pyscipopt", "scip"), direction)
+        for row in within.cuts:
+            program.add_cut(row)
+        for factors in within.states:
             # One factor, or a product that must vanish: there both forms are the same set.
             same = len(factors.rows) == 1 or factors.root == 0
             add = program.add_slabs if same or self.form == "slabs" else program.add_product
@@ -279,27 +228,24 @@ class ScipOracle:
         }
 
     def _answer(
-        self, program: Program, objective: FloatArray, beliefs: Hypotheses, states: list[Factors]
+        self, program: Program, objective: FloatArray, norm: float, within: UnitSet
     ) -> Optimum:
         status = program.model.getStatus()
         nodes = int(program.model.getNTotalNodes())
         if status == "userinterrupt":
             raise KeyboardInterrupt
         if status in ("infeasible", "inforunbd"):
-            empty = np.zeros(beliefs.dim)
-            return Optimum(OracleStatus.EMPTY, empty, -math.inf, -math.inf, nodes)
-        square = float(objective @ objective)
-        scale = beliefs.norm * math.sqrt(square)
+            return nothing_left(len(objective), nodes)
+        scale = norm * float(np.linalg.norm(objective))
         upper = min(scale, scale * (program.model.getDualbound() / SPAN + BOUND_SLACK))
         y = program.solution()
         if y is None:
-            theta = objective * (upper / square) if square else np.zeros(beliefs.dim)
-            return Optimum(OracleStatus.LIMIT, theta, float(objective @ theta), upper, nodes)
-        excess = max((factors.excess(y, self.form) for factors in states), default=0.0)
+            return bound_only(objective, upper, nodes)
+        excess = within.excess(y)
         if excess > ACCEPTED:
-            found = f"SCIP's parameter, off by {excess:.1e} at a critical state"
-            raise OracleError(found, f"it may be off by {ACCEPTED:.0e}", _WAY_OUT)
-        theta = beliefs.norm * y
+            found = f"SCIP's parameter, off by {excess:.1e} at a critical state or cut"
+            raise OracleError(found, f"it may be off by {ACCEPTED:.0e}", WAY_OUT)
+        theta = norm * y
         value = float(objective @ theta)
         done = OracleStatus.OPTIMAL if status in ("optimal", "gaplimit") else OracleStatus.LIMIT
         return Optimum(done, theta, value, max(value, upper), nodes)
