@@ -9,9 +9,10 @@ from tensorplan.records import Status
 
 
 class ExitCode(IntEnum):
-    """Exit codes. 1 is left to Python, for a crash with its traceback."""
+    """Exit codes. Python ends with 1 too, after a crash with its traceback."""
 
     DONE = 0
+    FALSE_PROOF = 1
     MISUSE = 2
     REJECTED = 3
     UNFINISHED = 4
@@ -22,9 +23,10 @@ class ExitCode(IntEnum):
 
 EXIT_CODES: Final = """\
 exit codes:
-  0    done; a plan ended clean or certified
-  1    a crash, in the package or in code of yours, with a traceback
-  2    misuse: a wrong argument, setting or simulator
+  0    done; a plan ended clean or certified, a proof was accepted
+  1    a proof is false or damaged (the reason is printed); or a crash, in the package or in code
+       of yours, with a traceback
+  2    misuse: a wrong argument, setting or simulator, a file that cannot be read
   3    rejected: no parameter is left (the result is printed)
   4    the budget ended first, or the run was cancelled (likewise)
   5    oracle-gap: the oracle stopped at its limit (likewise)
