@@ -26,6 +26,7 @@ from tensorplan.oracle.arrays import (
 from tensorplan.oracle.kernels import Kernels
 from tensorplan.oracle.rows import RowTable
 from tensorplan.oracle.tree import (
+    ALONE,
     EXHAUSTED,
     FOUND,
     GAP,
@@ -77,7 +78,7 @@ class Growth:
         self.look_steps = _LOOK_STEPS
         self.tree = make_tree(len(direction), 64)
         self._scratch: Search | None = None
-        self._seen = -1
+        self._seen = self._keyed = -1
         self._point = np.zeros(len(direction))
         self._value = -math.inf
         plant(self.tree, direction)
@@ -97,9 +98,20 @@ class Growth:
         """Bounds of the open leaves."""
         return self.tree.bound[self.tree.entry[: self.tree.counts[HEAP]]]
 
+    def offer(self, point: FloatArray) -> None:
+        """Propose a parameter [d]; it counts if it is allowed and better than the best so far."""
+        self._recheck()
+        length = float(np.linalg.norm(point))
+        if length > 1.0:
+            return
+        value = float(self.direction @ point)
+        if value > self._value and is_consistent(self.table.problem, point):
+            self._point, self._value, self._seen = point.copy(), value, self.table.version
+
     def run(self, kernels: Kernels, *, gap: float, solves: int, deadline: float) -> Outcome:
         """Go on until the gap is closed, the set is proved empty, or a limit is reached."""
         problem = self.table.problem._replace(objective=self.direction)
+        self._recheck()
         search = self._prepare(problem, gap)
         last = self.solves + solves
         while True:
@@ -116,6 +128,13 @@ class Growth:
         self._point, self._value = search.point.copy(), float(search.levels[INCUMBENT])
         return self._outcome(gap)
 
+    def _recheck(self) -> None:
+        """Forget the best point if the set has shrunk past it."""
+        if self._seen != self.table.version:
+            self._seen = self.table.version
+            if not is_consistent(self.table.problem, self._point):
+                self._value = -math.inf
+
     def _outcome(self, gap: float) -> Outcome:
         bounds = self.open_bounds
         if not len(bounds):
@@ -128,16 +147,9 @@ class Growth:
 
     def _prepare(self, problem: Problem, gap: float) -> Search:
         """Scratch space that is large enough, limits, and the best point if it is still one."""
-        search = self._scratch
-        states, width = problem.current.shape
-        cuts = problem.scan_columns.shape[1]
-        sizes = (len(problem.objective), states, width, cuts, len(problem.low))
-        if search is None or not _fits(search, *sizes):
-            search = self._scratch = make_search(*sizes)
-        if self._seen != self.table.version:
-            self._seen = self.table.version
-            if not is_consistent(problem, self._point):
-                self._value = -math.inf
+        search = self._scratch = scratch_for(problem, self._scratch)
+        if self._keyed != self.table.version:
+            self._keyed = self.table.version
             rekey(self.tree, _TIE)
         search.point[:] = self._point
         search.levels[:] = 0.0
@@ -145,8 +157,16 @@ class Growth:
         search.levels[INCUMBENT] = self._value
         few = int(problem.sizes[STATES]) <= len(problem.objective) + 2
         search.limits[TRIALS] = 1 if few and not problem.sizes[CUTS] else _TRIALS
-        search.limits[LOOK_STEPS] = self.look_steps
+        search.limits[LOOK_STEPS], search.limits[ALONE] = self.look_steps, -1
         return search
+
+
+def scratch_for(problem: Problem, search: Search | None) -> Search:
+    """Scratch space that is large enough for a problem: the one that there is, or a new one."""
+    states, width = problem.current.shape
+    cuts = problem.scan_columns.shape[1]
+    sizes = (len(problem.objective), states, width, cuts, len(problem.low))
+    return search if search is not None and _fits(search, *sizes) else make_search(*sizes)
 
 
 def _fits(search: Search, dim: int, states: int, width: int, cuts: int, rows: int) -> bool:

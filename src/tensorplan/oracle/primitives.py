@@ -318,8 +318,9 @@ def dual_bound(
     """Upper bound on <weight c, theta> by weak duality, with the rounding error added.
 
     For any multipliers y, <w c, theta> <= |w c - sum y g| + sum y b on the ball, with b the upper
-    limit of a row where y > 0 and its lower limit where y < 0. The rounding of the sums, of the
-    unit normals and of the limits is at most a small multiple of eps times the sizes added up.
+    limit of a row where y > 0 and its lower limit where y < 0. Rounding moves a sum of k products
+    by at most k eps times the sizes added up, a unit normal and a limit by 3 eps, and a length by
+    (d + 2) eps of it; twice as much is added.
 
     Args:
         problem: the problem.
@@ -341,7 +342,7 @@ def dual_bound(
             beta += y * limit
             size += abs(y) * (1.0 + abs(limit))
     length = math.sqrt(rest @ rest)
-    slack = 8.0 * (count + len(rest) + 8) * EPS * (size + length + abs(beta))
+    slack = 2.0 * EPS * ((count + 6) * size + (len(rest) + 6) * (length + abs(beta)))
     return length + beta + slack, length
 
 
@@ -364,7 +365,7 @@ def dual_bound_loops(
             rest -= multipliers[k] * problem.normals[rows[k], j]
         square += rest * rest
     length = math.sqrt(square)
-    slack = 8.0 * (count + dim + 8) * EPS * (size + length + abs(beta))
+    slack = 2.0 * EPS * ((count + 6) * size + (dim + 6) * (length + abs(beta)))
     return length + beta + slack, length
 
 

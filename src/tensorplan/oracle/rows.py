@@ -29,6 +29,7 @@ from tensorplan.oracle.arrays import (
     Problem,
     enlarge,
 )
+from tensorplan.oracle.claims import Claim
 from tensorplan.records import FloatArray, IntArray
 
 _FAINT = 1e-140
@@ -68,6 +69,7 @@ class RowTable:
             derived claim, and for a state the action and how often it had been refined.
         scale: [R], length of the data row; 1 for a row that is taken for a constant.
         states: what presolve made of each critical state.
+        blocks: claims that follow from the data, in blocks that were derived together.
         problem: the rows; its objective is a placeholder.
     """
 
@@ -77,6 +79,7 @@ class RowTable:
         self.scale = np.zeros(0)
         self.rows = 0
         self.states: list[StateRows] = []
+        self.blocks: list[tuple[Claim, ...]] = []
         self.problem = _make_problem(beliefs.dim)
         self._known_states: dict[bytes, FloatArray] = {}
         self._known_cuts: dict[bytes, list[int]] = {}
@@ -119,8 +122,8 @@ class RowTable:
 
     def add_bounds(
         self, kind: int, first: int, normals: FloatArray, low: FloatArray, high: FloatArray
-    ) -> None:
-        """Add low <= <normal, theta> <= high for every parameter, but for what is known.
+    ) -> IntArray:
+        """Add low <= <normal, theta> <= high for every parameter, and enforce what is news.
 
         Args:
             kind: ``CUT`` or ``CLAIM``.
@@ -128,13 +131,24 @@ class RowTable:
             normals: [m, d].
             low: [m].
             high: [m].
+
+        Returns:
+            Their rows, [m].
         """
         origin = np.zeros((len(low), 4), np.int64)
         origin[:, 0], origin[:, 1] = kind, first + np.arange(len(low))
-        for row in self._add_rows(origin, normals, low, high):
+        rows = self._add_rows(origin, normals, low, high)
+        for row in rows:
             self._enforce(int(row))
         self.problem.sizes[FLAT] = False
         self.problem.sizes[STAMP] += 1
+        return rows
+
+    def bellman_rows(self) -> dict[tuple[int, int], int]:
+        """(state, action) -> its newest one-sided cut."""
+        rows = np.flatnonzero(self.origin[: self.rows, 0] == BELLMAN)
+        named = self.origin[rows].tolist()
+        return {(named[k][1], named[k][2]): int(row) for k, row in enumerate(rows)}
 
     def slab_radii(self, state: CriticalState) -> FloatArray:
         """Half-widths of the slabs as they are used, [k]: at least what rounding needs."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,14 +18,37 @@ from tensorplan.errors import SettingError
 from tensorplan.hypotheses import Hypotheses
 from tensorplan.oracle.base import Optimum, OracleStatus
 from tensorplan.oracle.growth import Growth, Outcome
+from tensorplan.oracle.hull import Hull
 from tensorplan.oracle.kernels import Kernels
+from tensorplan.oracle.proof import build_proof, norm_limit
+from tensorplan.oracle.propagation import Propagated, propagate_box
 from tensorplan.oracle.rows import RowTable
 from tensorplan.records import FloatArray
 
 _TREES = 8
 """Objectives whose trees are kept."""
 
+_SLACK = 1e-6
+"""What a bound may rise by, as a fraction of B ||c||, and count as unchanged."""
+
 _EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """The last answer.
+
+    Attributes:
+        objective: [d].
+        optimum: the answer.
+        upper: its bound in normal form.
+        growth: the search, as it stands.
+    """
+
+    objective: FloatArray
+    optimum: Optimum
+    upper: float
+    growth: Growth
 
 
 class SlabOracle:
@@ -42,7 +66,7 @@ class SlabOracle:
         self,
         node_limit: int = 2_000_000,
         *,
-        gap: float = 1e-7,
+        gap: float = 1e-6,
         time_limit: float | None = None,
         kernels: str = "auto",
     ) -> None:
@@ -56,6 +80,10 @@ class SlabOracle:
         self._kernels = Kernels(kernels)
         self._table: RowTable | None = None
         self._trees: OrderedDict[bytes, Growth] = OrderedDict()
+        self._last: _Answer | None = None
+        self._box: Propagated | None = None
+        self._hull: Hull | None = None
+        self._seen = (0, 0)
 
     @property
     def name(self) -> str:
@@ -77,6 +105,8 @@ class SlabOracle:
         table = self._take(beliefs)
         length = float(np.linalg.norm(objective))
         growth = self._growth(objective / length if length else np.eye(beliefs.dim)[0], table)
+        if self._box is not None:
+            growth.offer(self._box.peak)
         deadline = math.inf if self.time_limit is None else time.perf_counter() + self.time_limit
         before = growth.solves, growth.expansions
         outcome = growth.run(
@@ -86,7 +116,66 @@ class SlabOracle:
             solves=self.node_limit,
             deadline=deadline,
         )
-        return _optimum(outcome, objective, beliefs.norm * length, growth, before)
+        optimum = _optimum(outcome, objective, beliefs.norm * length, growth, before)
+        self._last = _Answer(objective, optimum, outcome.upper, growth)
+        return optimum
+
+    def tighten(self, beliefs: Hypotheses, rounds: int = 1) -> FloatArray:
+        """Narrow the ranges of phi . theta at the critical states, over their actions.
+
+        What is found holds for every believable parameter, and goes into later answers and proofs.
+
+        Args:
+            beliefs: the set.
+            rounds: how often to go through all states, where their features are not along axes.
+
+        Returns:
+            [K, 2], lowest and highest; the ball's where the features were not given.
+        """
+        table = self._take(beliefs)
+        if self._box is None:
+            if self._hull is None or self._hull.table is not table:
+                self._hull = Hull(table)
+            self._hull.tighten(self._kernels, rounds)
+            self._seen = (id(table), table.version)
+        return np.array([self._range(index) for index in range(len(beliefs.states))]).reshape(-1, 2)
+
+    def _range(self, index: int) -> tuple[float, float]:
+        """What is known of phi . theta at a critical state."""
+        assert self._table is not None
+        beliefs = self._table.beliefs
+        features = beliefs.states[index].features
+        if features is None:
+            return -beliefs.norm, beliefs.norm
+        length = beliefs.norm * float(np.linalg.norm(features))
+        low, high = -1.0, 1.0
+        if self._box is not None:
+            axis = int(np.argmax(np.abs(features)))
+            box = self._box.box
+            low, high = max(low, float(box.low[axis])), min(high, float(box.high[axis]))
+        elif self._hull is not None:
+            low, high = self._hull.ranges.get(index, (low, high))
+        return low * length, high * length
+
+    def proof(self) -> dict[str, object]:
+        """The proof of the last answer, as the content of its file (docs/proof-format.md)."""
+        last = self._answered()
+        return build_proof(last.growth.table, last.growth.tree, last.objective, last.optimum)
+
+    def norm_limit(self) -> float:
+        """The norm bound up to which the last proof holds, give or take the accepted gap.
+
+        It is the bound B itself, or little more, where the answer leans on it; a number many times
+        larger says that the answer owes nothing to B (theory F6).
+        """
+        last = self._answered()
+        growth = last.growth
+        return norm_limit(growth.table, growth.tree, growth.direction, last.upper + _SLACK)
+
+    def _answered(self) -> _Answer:
+        if self._last is None:
+            raise SettingError("a proof", "nothing has been asked yet", "Call maximise first.")
+        return self._last
 
     def _take(self, beliefs: Hypotheses) -> RowTable:
         """The rows of a set; the trees are kept where they still hold."""
@@ -96,6 +185,9 @@ class SlabOracle:
             self._trees.clear()
         elif not table.update(beliefs):
             self._trees.clear()
+        if self._seen != (id(table), table.version):
+            self._box = propagate_box(table)
+            self._seen = (id(table), table.version)
         return table
 
     def _growth(self, direction: FloatArray, table: RowTable) -> Growth:

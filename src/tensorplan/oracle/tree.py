@@ -66,9 +66,10 @@ SATISFIED = 1e-9
 GAP, TIE, INCUMBENT = range(3)
 """Positions in ``Search.levels``: gap, weight of depth in the order, value of the best point."""
 
-SOLVE_LIMIT, TRIALS, LOOK_STEPS = range(3)
-"""Positions in ``Search.limits``: solves after which to pause, states to try in a split, and rows
-that may enter in a try."""
+SOLVE_LIMIT, TRIALS, LOOK_STEPS, ALONE, SIZE = range(5)
+"""Positions in ``Search.limits``: solves after which to pause; states to try in a split; rows that
+may enter in a try; slabs of a single node that is to be solved, -1 to search; and how many of its
+rows have a multiplier."""
 
 _PLATEAU_TRIALS = 3
 """How many times more states are tried while no split moves the bound."""
@@ -110,7 +111,7 @@ class Search(NamedTuple):
         here: children of the split at hand.
         best: children of the best split.
         levels: [3], see the positions above.
-        limits: [3], see the positions above.
+        limits: [5], see the positions above.
         point: [d], the best point.
     """
 
@@ -155,7 +156,7 @@ def make_search(dim: int, states: int, width: int, cuts: int, rows: int) -> Sear
         here=make_bank(width, dim),
         best=make_bank(width, dim),
         levels=np.zeros(3),
-        limits=np.zeros(3, np.int64),
+        limits=np.zeros(5, np.int64),
         point=np.zeros(dim),
     )
 
@@ -548,6 +549,15 @@ def expand(problem: Problem, tree: Tree, search: Search, slot: int) -> None:
     open_children(problem, tree, search, node, state)
 
 
+def solve_alone(problem: Problem, search: Search) -> int:
+    """Solve the node whose slabs stand in ``search.path``; its status."""
+    depth = search.limits[ALONE]
+    face, path = search.face, search.path
+    status, size = solve_slabs(problem, path, depth, face, 0, 1.0, MANY, search.work)
+    search.limits[SIZE] = size
+    return status
+
+
 Runner = Callable[[Problem, Tree, Search], int]
 
 
@@ -561,6 +571,8 @@ def make_run(sources: str = "") -> Runner:
     def run(problem: Problem, tree: Tree, search: Search) -> int:
         """Expand leaves until the best point is known, none is left, or it is time to pause."""
         width, _ = problem.current.shape[1], sources
+        if search.limits[ALONE] >= 0:
+            return solve_alone(problem, search)
         while True:
             known = -math.inf
             if search.levels[INCUMBENT] > -math.inf:
