@@ -11,7 +11,7 @@ import pytest
 from adapters import WaitingError, require_cuts
 from families import COST, chain, cube, generic, grid, layered
 from instances import END, Instance
-from kernels import clarabel_solver, daqp_solver, draw_node
+from kernels import clarabel_solver, draw_node, project_node
 from loop import Rules, iterate
 from oracle import SECTIONS, main, parse, settings_of
 from results import (
@@ -227,7 +227,7 @@ def test_cold_nodes_are_bounded_by_their_solvers():
     assert float(node.objective @ solved.theta) <= solved.upper + 1e-6
     assert np.linalg.norm(solved.theta) <= node.norm + 1e-6
     assert float(np.maximum(node.low - values, values - node.high).max()) <= 1e-6
-    projected = node.normals @ daqp_solver(node, node.norm)().theta
+    projected = node.normals @ project_node(node)().theta
     assert float(np.maximum(node.low - projected, projected - node.high).max()) <= 1e-6
 
 

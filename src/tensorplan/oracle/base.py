@@ -24,8 +24,9 @@ class Optimum:
 
     Attributes:
         status: EMPTY means that no parameter is left; LIMIT that the search was cut short.
-        theta: [d]; after EMPTY, zeros.
-        value: what theta predicts, <c, theta>; -inf after EMPTY.
+        theta: [d]; after EMPTY, zeros; after LIMIT it need not be in the set.
+        value: what theta predicts, <c, theta>; -inf after EMPTY. It is above ``upper`` where theta
+            is not in the set, or in the newest slabs but not in those that they refine.
         upper: upper bound on <c, .> over the whole set, valid also after LIMIT.
         nodes: subproblems solved.
         expansions: splits made.

@@ -143,7 +143,9 @@ class Growth:
         if self._value > -math.inf:
             return Outcome(upper <= self._value + gap, False, self._point, upper)
         top = int(self.tree.entry[int(np.argmax(bounds))])
-        return Outcome(False, False, self.tree.theta[top].copy(), upper)
+        # A leaf that was only looked at has a point that may be outside of the ball.
+        point = self.tree.theta[top] / max(1.0, float(np.linalg.norm(self.tree.theta[top])))
+        return Outcome(False, False, point, upper)
 
     def _prepare(self, problem: Problem, gap: float) -> Search:
         """Scratch space that is large enough, limits, and the best point if it is still one."""

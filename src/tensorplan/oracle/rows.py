@@ -49,7 +49,7 @@ class StateRows:
         void: whether some action is consistent with every parameter.
         dead: action -> row that no parameter of the ball satisfies.
         same: action -> identical live action that stands for it.
-        repeats: whether an earlier state says the same.
+        repeats: the state in force that says the same, if one does.
     """
 
     epochs: list[CriticalState] = field(default_factory=list[CriticalState])
@@ -57,7 +57,7 @@ class StateRows:
     void: bool = False
     dead: dict[int, int] = field(default_factory=dict[int, int])
     same: dict[int, int] = field(default_factory=dict[int, int])
-    repeats: bool = False
+    repeats: int | None = None
 
 
 class RowTable:
@@ -81,7 +81,7 @@ class RowTable:
         self.states: list[StateRows] = []
         self.blocks: list[tuple[Claim, ...]] = []
         self.problem = _make_problem(beliefs.dim)
-        self._known_states: dict[bytes, FloatArray] = {}
+        self._known_states: dict[bytes, int] = {}
         self._known_cuts: dict[bytes, list[int]] = {}
         self._thick = beliefs.bellman
         self.update(beliefs)
@@ -185,6 +185,7 @@ class RowTable:
         if not known.live:
             self._presolve(index, state, rows, radii)
             return True
+        self._part_from_repeats(index)
         apart = [a for a, twin in known.same.items() if not _covers(state, radii, twin, a)]
         for action in apart:
             del known.same[action]
@@ -307,8 +308,8 @@ class RowTable:
         reach = [1.0 + 1e-12 if any(normal) else 0.0 for normal in problem.normals[rows].tolist()]
         actions = range(len(rows))
         known.void = any(low[a] <= -reach[a] and high[a] >= reach[a] for a in actions)
-        known.repeats = not known.void and self._is_repeated(state, radii)
-        if known.void or known.repeats:
+        known.repeats = None if known.void else self._repeated(index, state, radii)
+        if known.void or known.repeats is not None:
             return
         known.dead = {}
         widest: dict[bytes, int] = {}
@@ -326,14 +327,29 @@ class RowTable:
             known.live.append(known.dead.popitem()[0])
         self._put_in_force(index, rows)
 
-    def _is_repeated(self, state: CriticalState, radii: FloatArray) -> bool:
-        """Whether an earlier state has the same rows and slabs that are as thin; notes the new."""
-        key = state.rows.tobytes()
-        earlier = self._known_states.get(key)
-        if earlier is not None and bool(np.all(earlier <= radii)):
-            return True
-        self._known_states[key] = radii
-        return False
+    def _repeated(self, index: int, state: CriticalState, radii: FloatArray) -> int | None:
+        """The state in force with the same rows and slabs that are as thin; else notes this one."""
+        earlier = self._known_states.setdefault(state.rows.tobytes(), index)
+        if earlier == index:
+            return None
+        thin = self.slab_radii(self.states[earlier].epochs[-1])
+        if bool(np.all(thin <= radii)):
+            return earlier
+        self._known_states[state.rows.tobytes()] = index
+        return None
+
+    def _part_from_repeats(self, index: int) -> None:
+        """Put into force what a state stood for that says something else from now on."""
+        before = self.states[index].epochs[-2].rows.tobytes()
+        if self._known_states.get(before) == index:
+            del self._known_states[before]
+        for other, known in enumerate(self.states):
+            if known.repeats == index:
+                named = self.origin[: self.rows]
+                newest = (SLAB, other, len(known.epochs) - 1)
+                rows = np.flatnonzero((named[:, [0, 1, 3]] == newest).all(axis=1))
+                state = known.epochs[-1]
+                self._presolve(other, state, rows, self.slab_radii(state))
 
     def _put_in_force(self, index: int, rows: IntArray) -> None:
         live = self.states[index].live

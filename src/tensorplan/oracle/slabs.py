@@ -31,6 +31,9 @@ _TREES = 8
 _SLACK = 1e-6
 """What a bound may rise by, as a fraction of B ||c||, and count as unchanged."""
 
+_ROUNDING = 1e-8
+"""How far a parameter of the set may be above its bound by rounding, as a fraction of B ||c||."""
+
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -217,6 +220,9 @@ def _optimum(
     theta = norm * outcome.point
     value = float(objective @ theta)
     upper = scale * outcome.upper
-    upper = max(upper + 8 * _EPS * abs(upper), value) if scale else 0.0
+    upper = upper + 8 * _EPS * abs(upper) if scale else 0.0
+    # Beyond rounding, a larger value is that of a parameter which the proof excludes.
+    if value - upper <= _ROUNDING * scale:
+        upper = max(upper, value)
     status = OracleStatus.OPTIMAL if outcome.proved else OracleStatus.LIMIT
     return Optimum(status, theta, value, upper, nodes, expansions)

@@ -520,8 +520,9 @@ def accept(problem: Problem, tree: Tree, search: Search, slot: int) -> None:
         search.levels[INCUMBENT] = value
         copy_vector(search.work.theta, search.point)
     # NOTE: a leaf whose bound is not reached by its own theta cannot be improved any more.
+    # One that is goes back without its bonus for depth, which would bring it up again at once.
     reached = tree.bound[slot] <= value + search.levels[GAP]
-    push(tree, slot, order_key(tree, search, slot) if reached else -math.inf)
+    push(tree, slot, tree.bound[slot] if reached else -math.inf)
 
 
 def expand(problem: Problem, tree: Tree, search: Search, slot: int) -> None:
