@@ -31,7 +31,8 @@ from tensorplan.exact import (
     start_value,
 )
 from tensorplan.finite import FiniteProcess, from_table
-from tensorplan.records import Spec
+from tensorplan.plan import plan
+from tensorplan.records import Spec, Status
 
 SPECS = [
     Spec(2, 2, 3),
@@ -151,6 +152,27 @@ def test_a_realizable_policy_that_is_not_optimal():
     assert best is not None
     assert best.value == pytest.approx(1.0)
     assert solve(process).values[0, 0] == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize("exponent", range(-14, -5))
+@pytest.mark.parametrize("factor", [1.0, 2.0, 4.0, 7.0])
+def test_the_referee_forgives_no_more_than_the_planner(exponent: int, factor: float):
+    """One action, two stages, and features that miss the value by a little: .5 (1 + e) theta."""
+    error = factor * 10.0**exponent
+    features = np.array([[[1.0]], [[0.5 * (1 + error)]]])
+    spec = Spec(1, 1, 2, bound=1.5, deterministic=True)
+    simulator = from_table([[[(1.0, 0, 0.5, False)]]], features, spec)
+    best = best_realizable_value(simulator.process, 1.5)
+    made = plan(simulator, delta=0.1, exact=True)
+    if error <= 1e-10:
+        assert best == pytest.approx(1.0)
+    if error >= 1e-7:
+        assert best == -np.inf
+        assert made.status is Status.REJECTED
+    if best > -np.inf:
+        assert made.status is Status.CLEAN
+        assert made.certificate.upper is not None
+        assert made.certificate.upper >= best
 
 
 def test_states_that_no_episode_reaches_do_not_spoil_a_policy():

@@ -162,7 +162,7 @@ class TestExpectations:
         np.testing.assert_array_equal(other.mean_rewards(), simulator().process.mean_rewards())
 
 
-def cell(*outcomes: tuple[float, int, float, bool]) -> Any:
+def cell(*outcomes: Any) -> Any:
     return [[list(outcomes)]]
 
 
@@ -184,7 +184,37 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (cell((1.0, 0, 0, False)), {"start": [0.5, 0.5]}, "start_probabilities of shape"),
     ([[[(1.0, 0, 0, False)]] * 2], {}, "2 actions of state 0.*each of the 1 actions"),
     ([[]], {}, "0 actions of state 0"),
+    ([], {}, "a table without states"),
+    ({}, {}, "a table without states"),
+    ({"a": cell((1.0, 0, 0, False))[0]}, {}, r"\{'a': .*in place of states.*keys 0, 1, 2"),
+    ([{"up": [(1.0, 0, 0, False)]}], {}, r"\{'up': .*in place of actions"),
+    ([3], {}, "3 in place of actions"),
+    ([[3]], {}, "3 in place of outcomes of action 0"),
+    ([[[3]]], {}, "outcome 3 of state 0, action 0"),
+    (cell((1.0, 0, 0)), {}, r"outcome \(1.0, 0, 0\) of state 0"),
+    (cell((1.0, 0.7, 0, False)), {}, "outcome .* of state 0, action 0.*as a whole number"),
+    (cell((1.0, NAN, 0, False)), {}, "outcome .* of state 0"),
+    (cell((1.0, 0, 0, 0.5)), {}, "outcome .* of state 0"),
+    ([[[(1.0, "0", 0, False)]]], {}, "outcome .* of state 0"),
+    ([[[(None, 0, 0, False)]]], {}, "outcome .* of state 0"),
+    ([[[(1.0, (0, 1), 0, False)]]], {}, "outcome .* of state 0"),
+    (cell((1.0, 0, 0, False)), {"start": 0.5}, "start=0.5"),
+    (cell((1.0, 0, 0, False)), {"start": "a"}, "start=a"),
+    (cell((1.0, 0, 0, False)), {"start": ["a"]}, r"start=\['a'\]: probabilities are numbers"),
 ]
+
+
+def test_numbers_of_any_kind_and_mappings_make_a_table():
+    rows: Any = {
+        0: {1: [], 0: [(np.float64(1.0), np.int8(1), 0.5, np.False_)]},
+        1: {0: np.array([[0.5, 0.0, 0.25, 1.0], [0.5, 1.0, 0.75, 0.0]]), 1: []},
+    }
+    start: Any = np.int64(1)
+    process = from_table(rows, np.eye(2), Spec(2, 2, 3), start=start).process
+    assert process.successors[:, 0].tolist() == [[1, 0], [0, 1]]
+    assert process.terminated[1, 0].tolist() == [True, False]
+    assert process.allowed.tolist() == [[True, False]] * 2
+    assert process.start_probabilities.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(("table", "options", "message"), BAD)

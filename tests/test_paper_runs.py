@@ -23,10 +23,11 @@ from tensorplan import problems
 from tensorplan.errors import SettingError
 from tensorplan.exact import soundness
 from tensorplan.finite import FiniteProcess, TableSimulator
+from tensorplan.oracle import OracleName
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.plan import Plan, plan
+from tensorplan.plan import Budget, Plan, plan
 from tensorplan.planners.paper import PaperSettings, Sizes, certify, resolve
-from tensorplan.records import Spec, Status
+from tensorplan.records import IterationEvent, Spec, Status
 from tensorplan.testing import RecordingSimulator
 from tensorplan.theory import Errata, Setting, paper_constants
 
@@ -344,9 +345,69 @@ class TestRejection:
         assert made.value_predicted == -np.inf
         certificate = made.certificate
         assert (certificate.lower, certificate.upper, certificate.confidence) == (None, None, 1.0)
+        words = " ".join(certificate.assumptions)
+        assert "(the last failed test repeated it)" in words
+        assert "rollout" not in words
+        assert "realizable" not in words  # the verdict says the contrary
         assert made.summary()["status"] == "rejected"
         with pytest.raises(SettingError, match="no parameter is left to act by"):
             made.play()
+
+
+def stop(event: IterationEvent) -> bool:
+    return False
+
+
+class TestAssumptions:
+    """What was taken for granted depends on how the run ended."""
+
+    REALIZABLE = "some deterministic policy is realizable by the features"
+    DETERMINISTIC = "the simulator is deterministic, as its Spec declares"
+
+    @pytest.mark.parametrize("exact", [False, True])
+    @pytest.mark.parametrize(
+        ("settings", "status", "checked"),
+        [
+            ({}, Status.CLEAN, "the last rollout repeated it"),
+            ({"iteration_limit": 2}, Status.BUDGET, "this run ended before it was checked"),
+            ({"budget": Budget(0)}, Status.BUDGET, "this run ended before it was checked"),
+            (
+                {"watch": stop},
+                Status.CANCELLED,
+                "this run ended before it was checked",
+            ),
+            (
+                {"oracle": SlabOracle(node_limit=1)},
+                Status.ORACLE_GAP,
+                "this run ended before it was checked",
+            ),
+        ],
+        ids=["clean", "limit", "budget", "cancelled", "gap"],
+    )
+    def test_of_runs_with_an_upper_bound(
+        self, settings: dict[str, Any], status: Status, checked: str, exact: bool
+    ) -> None:
+        simulator, delta = small_process(3)
+        made = plan(simulator, delta=delta, exact=exact, **settings)
+        assert made.status is status
+        words = made.certificate.assumptions
+        assert sum(each.startswith(self.REALIZABLE) for each in words) == 1
+        assert f"{self.DETERMINISTIC} ({checked})" in words
+        assert (made.queries.by_phase["check"] > 0) is (status is Status.CLEAN)
+
+    @pytest.mark.parametrize("oracle", ["slabs", "product", "scip-slabs", "highs"])
+    def test_of_an_oracle_that_proves_nothing(self, oracle: OracleName) -> None:
+        made = plan(problems.make("counterexample"), delta=0.5, oracle=oracle)
+        words = f"the bound of the oracle '{oracle}', and its word that nothing is left, hold"
+        found = [each.startswith(words) for each in made.certificate.assumptions]
+        assert any(found) is (oracle != "slabs")
+
+    def test_of_a_stochastic_run(self) -> None:
+        simulator = problems.make("random-tabular", outcomes=3, states=5, horizon=3)
+        made = plan(simulator, delta=1.0, budget=Budget(queries=10))
+        words = " ".join(made.certificate.assumptions)
+        assert self.REALIZABLE in words
+        assert "deterministic," not in words
 
 
 def test_both_oracles_are_sound_and_agree_where_sol_does() -> None:

@@ -51,7 +51,7 @@ class TestRefusals:
             ({"iteration_limt": 3}, r"'iteration_limt'.*Did you mean 'iteration_limit'"),
             ({"sizs": None}, r"Did you mean 'sizes'"),
             ({"zzz": 1}, r"Did you mean 'delta' or 'norm' or 'errata'"),
-            ({"oracle": "gurobi"}, r"oracle='gurobi'.*'slabs' or 'product'"),
+            ({"oracle": "gurobi"}, r"oracle='gurobi'.*'slabs', 'product', 'scip-slabs' or 'highs'"),
         ],
     )
     def test_unknown_names(self, settings: dict[str, Any], message: str) -> None:

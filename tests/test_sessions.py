@@ -11,16 +11,17 @@ from paper_reference import Shape, best_of, failures_of, linear_process, thetas_
 from test_paper import small_process
 
 from tensorplan import problems
-from tensorplan.errors import QueryBudgetError, SimulatorError
-from tensorplan.finite import TableSimulator
+from tensorplan.errors import AccessError, QueryBudgetError, SettingError, SimulatorError
+from tensorplan.finite import TableSimulator, from_table
 from tensorplan.meter import QueryMeter
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.plan import plan
+from tensorplan.plan import Budget, plan
 from tensorplan.planners.driver import drive
 from tensorplan.planners.paper import PaperPlanner, PaperSettings, PaperState, Sizes
 from tensorplan.planners.world import SessionWorld
 from tensorplan.problem import Session, SessionData, Simulator, SimulatorSession
 from tensorplan.records import Phase, Spec, Status
+from tensorplan.session_plan import plan_session
 from tensorplan.sessions import SessionAccess
 from tensorplan.testing import CountingSimulator
 
@@ -71,13 +72,13 @@ class TestAgainstTheSimulator:
         np.testing.assert_array_equal(found, thetas_of(made))
         asked = access.meter.read()
         assert counting.queries == asked.total
-        if made.status is Status.CLEAN:
-            assert asked == made.queries
-        else:
-            # A rejection asks the last failure again where the state can be revisited (F6).
-            again = made.queries.by_phase["check"]
-            assert again > asked.by_phase["check"] == 0
-            assert asked.total == made.queries.total - again
+        # A rejection asks the last failure again (F6); a session has to walk there first.
+        walked = 0
+        if made.status is Status.REJECTED:
+            assert state.last_failure is not None
+            walked = state.last_failure[0].stage - 1
+        found = made.queries.by_phase
+        assert asked.by_phase == {**found, "check": found["check"] + walked}
         return made.status
 
 
@@ -156,3 +157,129 @@ def test_wrong_answers_are_refused(change: dict[str, Any], message: str) -> None
     assert run(session, PaperSettings(0.2))[0].status is Status.CLEAN
     with pytest.raises(SimulatorError, match=message):
         run(Bent(session, change), PaperSettings(0.2))
+
+
+class Tiring(SimulatorSession):
+    """Answers as before until it has been reset so many times; then something has changed."""
+
+    def __init__(self, simulator: Simulator, resets: int, change: str) -> None:
+        super().__init__(simulator)
+        self.left, self.change = resets, change
+
+    def reset(self) -> None:
+        super().reset()
+        self.left -= 1
+
+    def data(self, draws: int) -> SessionData:
+        told = super().data(draws)
+        tired = self.left < 0 and self.change == "data"
+        return replace(told, rewards=told.rewards / 2) if tired else told
+
+    def forward(self, action: int) -> tuple[float, bool]:
+        reward, ended = super().forward(action)
+        return reward, ended or (self.left < 0 and self.change == "end")
+
+
+class TestRejectedSessions:
+    @staticmethod
+    def hopeless() -> TableSimulator:
+        """A process that nothing realizes, with a failure that was kept late in an episode."""
+        for index in range(5, 60, 3):
+            simulator, _ = small_process(index)
+            made = plan(simulator, delta=0.2)
+            failure = made.record.last_failure
+            if made.status is Status.REJECTED and failure is not None and failure[0].stage > 2:
+                spec = replace(simulator.spec, may_terminate=True)
+                return TableSimulator(replace(simulator.process, spec=spec))
+        raise AssertionError("no such process")
+
+    @pytest.mark.parametrize("change", ["data", "end"])
+    def test_the_last_failure_is_asked_again_on_the_way_that_led_to_it(self, change: str) -> None:
+        steady = Tiring(self.hopeless(), 10**6, change)
+        made = plan_session(steady, delta=0.2)
+        assert made.status is Status.REJECTED
+        assert made.queries.by_phase["check"] > 2
+        assert "(the last failed test repeated it)" in str(made.certificate)
+        resets = 10**6 - steady.left
+        assert plan_session(Tiring(self.hopeless(), resets, change), delta=0.2).queries
+        with pytest.raises(SimulatorError, match="two answers to one question"):
+            plan_session(Tiring(self.hopeless(), resets - 1, change), delta=0.2)
+
+    def test_nobody_acts_by_a_parameter_that_is_not_there(self) -> None:
+        made = plan_session(SimulatorSession(self.hopeless()), delta=0.2)
+        for act in (made.action, made.play):
+            with pytest.raises(SettingError, match="a rejected plan: no parameter is left"):
+                act()
+
+    def test_means_of_many_equal_draws_are_compared_with_their_like(self) -> None:
+        """The mean of 7 equal numbers need not be that number."""
+        for index in range(5, 60, 3):
+            simulator, delta = small_process(index)
+            sizes = (1, 1, 7)
+            status = plan(simulator, delta=delta, sizes=sizes).status
+            session = SimulatorSession(simulator)
+            assert plan_session(session, delta=delta, sizes=sizes).status is status
+
+
+class TestDoors:
+    def test_what_is_no_session_is_named(self) -> None:
+        simulator: Any = small_process(0)[0]
+        with pytest.raises(SettingError, match="a session has spec, reset, forward and data"):
+            plan_session(simulator, delta=0.5)
+        with pytest.raises(SettingError, match="an oracle has name, form, proved and maximise"):
+            plan_session(SimulatorSession(simulator), delta=0.5, oracle=simulator)
+        budget: Any = 100
+        with pytest.raises(SettingError, match=r"budget=100.*Budget\(queries"):
+            plan_session(SimulatorSession(simulator), delta=0.5, budget=budget)
+
+    def test_the_theorems_own_sizes_cannot_be_afforded(self) -> None:
+        simulator = problems.make("random-tabular", outcomes=3, states=5, horizon=3)
+        with pytest.raises(SettingError, match="queries in a single iteration"):
+            plan_session(SimulatorSession(simulator), delta=1.0)
+        made = plan_session(SimulatorSession(simulator), delta=1.0, budget=Budget(queries=10**6))
+        assert (made.status, made.queries.total) == (Status.BUDGET, 0)
+        with pytest.raises(SettingError, match=r"an episode of .* queries"):
+            made.play()
+
+
+def masked_access() -> SessionAccess:
+    """Two stages; action 1 is not available in state 0."""
+    table: Any = [[[(1.0, 1, 0.5, False)], []], [[(1.0, 1, 0.5, False)]] * 2]
+    spec = Spec(actions=2, dim=2, horizon=2, deterministic=True)
+    return SessionAccess(Forgiving(from_table(table, np.eye(2), spec)))
+
+
+class Forgiving(SimulatorSession):
+    """Takes any action for action 0, and goes on after the end."""
+
+    def forward(self, action: int) -> tuple[float, bool]:
+        return super().forward(0)
+
+
+class TestGuards:
+    @pytest.mark.parametrize("action", [1, 17, -1, 0.0, "0"])
+    def test_actions_are_numbers_of_available_ones(self, action: Any) -> None:
+        access = masked_access()
+        with pytest.raises(AccessError, match=r"at stage 1: the available actions are \[0\]"):
+            access.forward(action, phase=Phase.FORWARD)
+        assert access.meter.total == 0
+        assert access.forward(0, phase=Phase.FORWARD) == (0.5, False)
+        assert access.forward(1, phase=Phase.FORWARD) == (0.5, True)
+
+    def test_nothing_is_asked_after_the_end(self) -> None:
+        access = masked_access()
+        for _ in range(2):
+            access.forward(0, phase=Phase.FORWARD)
+        with pytest.raises(AccessError, match=r"after 2 steps: the episode has ended.*reset\(\)"):
+            access.forward(0, phase=Phase.FORWARD)
+        with pytest.raises(AccessError, match="the episode has ended"):
+            access.measure(1, phase=Phase.TEST)
+        assert access.meter.total == 2
+        access.reset()
+        draws: Any = np.int64(2)
+        assert access.measure(draws, phase=Phase.TEST).draws == 2
+
+    @pytest.mark.parametrize("draws", [0, 1.5, "1"])
+    def test_draws_are_a_count(self, draws: Any) -> None:
+        with pytest.raises(AccessError, match="a whole number of draws"):
+            masked_access().measure(draws, phase=Phase.TEST)

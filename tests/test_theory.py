@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -284,6 +285,39 @@ def test_counts_do_not_depend_on_the_precision(
     with localcontext(prec=5):  # what the caller has set is of no account either
         assert paper_constants(setting, errata) == usual
         assert effective_horizon(replace(DISCOUNTED, delta=9.99999999), 0.9) > 9
+
+
+def test_long_counts_are_rounded_up_after_a_thousand_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = replace(SMALL, actions=300)
+    rounded = bounds_table(setting)
+    monkeypatch.setattr("tensorplan.theory._COUNT_DIGITS", 10**9)
+    longer = 0
+    for row, exact in zip(rounded, bounds_table(setting), strict=True):
+        for found, wanted in ((row.printed, exact.printed), (row.corrected, exact.corrected)):
+            assert wanted is not None
+            assert found is not None
+            if wanted < 10**1000:
+                assert found == wanted
+            else:
+                longer += 1
+                assert wanted < found < wanted + int(wanted) // 10**990
+    assert longer == 4  # n3 and the queries, as printed and as corrected
+
+
+def test_thousands_of_actions_are_no_trouble() -> None:
+    """The figures are those of the exact computation, which takes more than a minute."""
+    began = time.process_time()
+    rows = {row.name: row for row in bounds_table(replace(SMALL, actions=5000))}
+    assert time.process_time() - began < 10
+    shown = {name: scientific(row.corrected) for name, row in rows.items()}
+    assert shown["eluder_bound"] == "1.09e2391"
+    assert (shown["rollouts"], shown["test_draws"]) == ("2.54e7", "9.93e8")
+    assert (shown["refine_draws"], shown["query_bound"]) == ("8.92e22219", "4.84e24614")
+    assert (shown["sol_threshold"], shown["accuracy"]) == ("9.44e-9603", "3.34e-11108")
+    printed = [rows[name].printed for name in ("refine_draws", "query_bound")]
+    assert [scientific(value) for value in printed if value] == ["1.43e22221", "1.97e24623"]
 
 
 # --- near-realizable and discounted ---------------------------------------------------------

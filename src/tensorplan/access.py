@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tensorplan.errors import AccessError, SimulatorError
 from tensorplan.guards import checked_features, checked_masks, checked_step
 from tensorplan.local import Handle, Key, LocalAccess, Measurement, Transition
 from tensorplan.meter import QueryMeter
-from tensorplan.problem import Simulator, SupportsAllowed, SupportsPacking
+from tensorplan.problem import Simulator, SupportsAllowed, SupportsPacking, lent
 from tensorplan.records import (
     BoolArray,
     FloatArray,
@@ -29,6 +29,7 @@ from tensorplan.records import (
     Spec,
     States,
     Step,
+    whole,
 )
 
 CHUNK_ROWS = 8192
@@ -70,7 +71,7 @@ class Access:
         self._entries: weakref.WeakKeyDictionary[Handle, _Entry] = weakref.WeakKeyDictionary()
         self._recent_keys: deque[Key] = deque(maxlen=_KEYS_REMEMBERED)
         self._used_keys: set[Key] = set()
-        self._dtype: np.dtype[np.generic] | None = None
+        self._like: States | None = None
         self.meter = meter if meter is not None else QueryMeter()
 
     @property
@@ -104,14 +105,7 @@ class Access:
 
     def start(self) -> Handle:
         """Draw the start state of this episode; not a query."""
-        states = self._simulator.start(self._generator((_START_CODE,)))
-        if len(states) != 1:
-            raise SimulatorError(
-                f"start() gave {len(states)} states",
-                "a start is a batch of one",
-                "Return an array whose first axis has length 1.",
-            )
-        return self._admit(states, 1, np.zeros(1, np.bool_))
+        return self._admit(self._drawn_start(), 1, np.zeros(1, np.bool_))
 
     def admit(self, states: States, stage: int) -> Handle:
         """A handle for states that the environment, not the planner, brought up."""
@@ -120,13 +114,14 @@ class Access:
 
     def admit_one(self, state: object, stage: int) -> Handle:
         """The same for one state, as the user writes it."""
+        like = self._drawn_start() if self._like is None else self._like
         if isinstance(self._simulator, SupportsPacking):
-            return self.admit(self._simulator.pack([state]), stage)
-        return self.admit(np.asarray(state, dtype=self._dtype)[None], stage)
+            state = self._simulator.pack([state])[0]
+        return self.admit(_as_row(state, like), stage)
 
     def reveal(self, handle: Handle) -> States:
         """The states behind a handle: for the referee that checks a finished run, only."""
-        return self._entry(handle).states.copy()
+        return lent(self._entry(handle).states)
 
     # What a planner may ask.
 
@@ -156,7 +151,7 @@ class Access:
         masks = np.ones((handle.size, self.spec.actions), np.bool_)
         alive = np.flatnonzero(~entry.ended)
         if len(alive) and isinstance(self._simulator, SupportsAllowed):
-            rows = self._simulator.allowed(entry.states[alive], entry.stage)
+            rows = self._simulator.allowed(lent(entry.states[alive]), entry.stage)
             masks[alive] = checked_masks(rows, len(alive), self.spec, entry.stage)
         return masks
 
@@ -173,10 +168,7 @@ class Access:
             key: names this query; no two of one phase, stage and episode may be equal (of those,
                 the last 65,536 are remembered).
         """
-        if draws < 1:
-            raise AccessError(
-                f"draws={draws}", "a mean needs at least 1 draw", "Ask for 1 or more."
-            )
+        check_draws(draws)
         entry = self._open(handle, stage)
         measured = self.allowed(handle)
         pairs = np.argwhere(measured)
@@ -202,21 +194,28 @@ class Access:
         )
 
     def advance(
-        self, handle: Handle, stage: int, actions: IntArray, *, phase: Phase, key: Key
+        self,
+        handle: Handle,
+        stage: int,
+        actions: IntArray | Sequence[int],
+        *,
+        phase: Phase,
+        key: Key,
     ) -> Transition:
         """One fresh draw for each state; the planner gets a handle of the next states."""
         entry = self._open(handle, stage)
-        self._check_actions(handle, actions)
+        actions = self._checked_actions(handle, actions)
         stream = self._stream(phase, stage, key, handle.size)
         states, rewards, ended = list[States](), list[FloatArray](), list[BoolArray]()
         for chunk, first in enumerate(range(0, handle.size, CHUNK_ROWS)):
             rows = slice(first, first + CHUNK_ROWS)
             rng = self._generator((*stream, chunk))
             self.meter.charge(phase, len(entry.ended[rows]))
-            step = self._step(entry.states[rows].copy(), stage, actions[rows], rng)
-            states.append(step.states)
-            rewards.append(step.rewards)
-            ended.append(step.terminated)
+            step = self._step(entry.states[rows], stage, actions[rows], rng)
+            # NOTE: copies, as the next chunk may be answered in the same arrays.
+            states.append(lent(step.states))
+            rewards.append(step.rewards.copy())
+            ended.append(step.terminated.copy())
         terminated = np.concatenate(ended)
         if stage == self.spec.horizon:
             terminated = np.ones_like(terminated)
@@ -234,20 +233,24 @@ class Access:
         return handle
 
     def _admit(self, states: States, stage: int, ended: BoolArray) -> Handle:
-        if self._dtype is None:
-            self._dtype = states.dtype
+        if self._like is None:
+            self._like = states[:0].copy()
+        kept = lent(states)
         features = np.zeros((len(states), self.spec.dim))
         alive = np.flatnonzero(~ended)
         if len(alive):
             rows = self._simulator.features(states[alive], stage)
             features[alive] = checked_features(rows, len(alive), self.spec, stage)
-        return self._register(_Entry(states.copy(), features, ended, stage))
+        return self._register(_Entry(kept, features, ended, stage))
 
     def _entry(self, handle: Handle) -> _Entry:
-        entry = self._entries.get(handle)
+        known = isinstance(cast("object", handle), Handle)
+        entry = self._entries.get(handle) if known else None
         if entry is None:
             raise AccessError(
-                f"a handle of {handle.size} states at stage {handle.stage}",
+                f"a handle of {handle.size} states at stage {handle.stage}"
+                if known
+                else f"an object of type {type(handle).__name__} in place of a handle",
                 "a planner may use only handles that this access has returned",
                 "Reach the state by start(), advance() or take() first.",
             )
@@ -279,19 +282,26 @@ class Access:
 
     def _check_stage(self, stage: int) -> None:
         last = self.spec.horizon or 1
-        if not 1 <= stage <= last:
+        if (whole(stage) or 0) not in range(1, last + 1):
             raise AccessError(
                 f"stage {stage}",
-                f"stages run from 1 to {last}",
+                f"stages run from 1 to {last}, in whole numbers",
                 "Stop an episode after its last stage; discounted problems have stage 1 only.",
             )
 
-    def _check_actions(self, handle: Handle, actions: IntArray) -> None:
+    def _checked_actions(self, handle: Handle, given: IntArray | Sequence[int]) -> IntArray:
+        actions = np.asarray(given)
         if actions.shape != (handle.size,):
             raise AccessError(
                 f"actions of shape {actions.shape}",
                 f"one action is needed for each of {handle.size} states",
                 "Pass an array of as many actions as the handle has states.",
+            )
+        if actions.dtype.kind not in "iu":
+            raise AccessError(
+                f"actions of dtype {actions.dtype}",
+                "actions are whole numbers",
+                "Number the actions from 0, and pass an array of integers.",
             )
         known = (actions >= 0) & (actions < self.spec.actions)
         if not np.all(known):
@@ -300,6 +310,7 @@ class Access:
                 f"actions run from 0 to {self.spec.actions - 1}",
                 "Choose one of the actions of the Spec.",
             )
+        actions = actions.astype(np.int64)
         available = self.allowed(handle)[np.arange(handle.size), actions]
         if not np.all(available):
             raise AccessError(
@@ -307,12 +318,25 @@ class Access:
                 "the action is masked there",
                 "Choose among the actions that allowed() marks as available.",
             )
+        return actions
+
+    def _drawn_start(self) -> States:
+        states = self._simulator.start(self._generator((_START_CODE,)))
+        if len(states) != 1:
+            raise SimulatorError(
+                f"start() gave {len(states)} states",
+                "a start is a batch of one",
+                "Return an array whose first axis has length 1.",
+            )
+        return states
 
     def _step(
         self, states: States, stage: int, actions: IntArray, rng: np.random.Generator
     ) -> Step:
-        step = self._simulator.step(states, stage, actions, rng)
-        return checked_step(step, len(states), self.spec, stage, self._dtype)
+        """A checked step from copies of the states, and of the actions."""
+        step = self._simulator.step(lent(states), stage, actions.copy(), rng)
+        dtype = None if self._like is None else self._like.dtype
+        return checked_step(step, len(states), self.spec, stage, dtype)
 
     def _features_after(self, step: Step, stage: int) -> FloatArray:
         """Features of the next states: zeros after the end of the episode (F10)."""
@@ -327,7 +351,7 @@ class Access:
 
     def _stream(self, phase: Phase, stage: int, key: Key, queries: int) -> Key:
         """See that a query fits the budget, and name its random stream, once (F1.9)."""
-        if not all(0 <= word < _KEY_WORDS for word in key):
+        if not all(whole(word) is not None and word < _KEY_WORDS for word in key):
             raise AccessError(
                 f"key {key} of phase {phase.value!r} at stage {stage}",
                 f"keys are whole numbers from 0 to {_KEY_WORDS - 1}, or streams might coincide",
@@ -350,6 +374,46 @@ class Access:
     def _generator(self, stream: Key) -> np.random.Generator:
         words = np.random.SeedSequence(self._seed, spawn_key=(self._episode, *stream))
         return np.random.Generator(np.random.PCG64(words))
+
+
+def check_draws(draws: int) -> None:
+    """Refuse what is no number of draws."""
+    if whole(draws, 1) is None:
+        raise AccessError(
+            f"draws={draws}", "a mean needs a whole number of draws, at least 1", "Ask for 1."
+        )
+
+
+def _as_row(state: object, like: States) -> States:
+    """A state as its user writes it, as a batch of one in the dtype and shape of the others."""
+    row = np.empty((1, *like.shape[1:]), like.dtype)
+    try:
+        kept = _write(row, state)
+    except (TypeError, ValueError, OverflowError):
+        kept = False
+    if not kept:
+        raise AccessError(
+            f"state {state!r}",
+            f"states of this simulator have dtype {row.dtype} and shape {row.shape[1:]}, and must "
+            "be held without loss",
+            "Write it as the simulator's own start() is written.",
+        )
+    return row
+
+
+def _write(row: States, state: object) -> bool:
+    """Write a state into a batch of one; whether nothing was lost."""
+    names = row.dtype.names
+    if names is not None:
+        fields = zip(names, cast("tuple[object, ...]", state), strict=True)
+        return all(_write(row[name], value) for name, value in fields)
+    row[0] = state
+    if row.dtype.hasobject:
+        return True
+    given = np.asarray(state)
+    if row.dtype.kind == "f" and given.dtype.kind in "iuf":  # rounding is no loss
+        return given.shape == row.shape[1:]
+    return np.array_equal(row[0], given)
 
 
 class _Local:

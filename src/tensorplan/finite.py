@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from reprlib import repr as shortened
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tensorplan.errors import SettingError
-from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step
+from tensorplan.errors import AccessError, SettingError
+from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step, whole
 
 _PROBABILITY_SLACK = 1e-9
 
+T = TypeVar("T")
 Outcome = tuple[float, int, float, bool]
 """(probability, next state, reward, terminated), as in Gymnasium's toy-text tables."""
 Table = Mapping[int, Mapping[int, Sequence[Outcome]]] | Sequence[Sequence[Sequence[Outcome]]]
@@ -109,6 +111,7 @@ class TableSimulator:
 
     def step(self, states: States, stage: int, actions: IntArray, rng: np.random.Generator) -> Step:
         """Draw an outcome for each of n pairs."""
+        self._check_states(states)
         process = self.process
         if process.probabilities.shape[2] == 1:
             outcome = np.zeros(len(states), np.int64)
@@ -120,11 +123,26 @@ class TableSimulator:
 
     def features(self, states: States, stage: int) -> FloatArray:
         """Rows of the feature table: [n, d]."""
+        self._check_states(states)
         return self.process.features_at(stage)[states]
 
     def allowed(self, states: States, stage: int) -> BoolArray:
         """Rows of the action mask: [n, A]."""
+        self._check_states(states)
         return self.process.allowed[states]
+
+    def _check_states(self, states: States) -> None:
+        """Refuse what would be counted from the end of the table, or not be found in it."""
+        if states.dtype.kind in "iu":
+            known = (states >= 0) & (states < self.process.states)
+        else:
+            known = np.zeros(states.shape, np.bool_)
+        if not known.all():
+            raise AccessError(
+                f"state {states[~known][0]}",
+                f"states of this table are whole numbers from 0 to {self.process.states - 1}",
+                "Number the states as the rows of the table.",
+            )
 
 
 def from_table(
@@ -142,9 +160,14 @@ def from_table(
         spec: what the process promises.
         start: a state, or a probability for each state.
     """
-    states, actions = len(table), spec.actions
-    _check_actions(table, actions)
-    padded = _padded([[list(table[s][a]) for a in range(actions)] for s in range(states)])
+    actions = spec.actions
+    cells = [
+        [_rows(cell, f"outcomes of action {a}") for a, cell in enumerate(_rows(row, "actions"))]
+        for row in _rows(table, "states")
+    ]
+    states = len(cells)
+    _check_actions(cells, actions)
+    padded = _padded(cells)
     process = FiniteProcess(
         spec=spec,
         probabilities=padded[..., 0],
@@ -153,10 +176,23 @@ def from_table(
         terminated=padded[..., 3].astype(np.bool_),
         feature_table=_feature_table(features, states, spec),
         start_probabilities=_start_distribution(start, states),
-        allowed=np.array([[bool(table[s][a]) for a in range(actions)] for s in range(states)]),
+        allowed=np.array([[len(cell) > 0 for cell in row] for row in cells]),
     )
     _check_promises(process)
     return TableSimulator(process)
+
+
+def _rows(table: Mapping[int, T] | Sequence[T], what: str) -> list[T]:
+    """The entries of a table for 0, 1, 2 and so on."""
+    try:
+        return [table[number] for number in range(len(table))]
+    except (TypeError, KeyError, IndexError) as error:
+        raise SettingError(
+            f"{shortened(table)} in place of {what}",
+            f"{what} are a list, or a mapping with the keys 0, 1, 2 and so on",
+            "Number them from 0, without gaps; an empty list of outcomes marks an action that is "
+            "not available.",
+        ) from error
 
 
 def _padded(outcomes: list[list[list[Outcome]]]) -> FloatArray:
@@ -166,14 +202,26 @@ def _padded(outcomes: list[list[list[Outcome]]]) -> FloatArray:
     for s, row in enumerate(outcomes):
         for a, cell in enumerate(row):
             for k, outcome in enumerate(cell):
-                if len(outcome) != padded.shape[3]:
+                if not _is_outcome(outcome):
                     raise SettingError(
                         f"outcome {outcome!r} of state {s}, action {a}",
                         "an outcome is (probability, next state, reward, terminated)",
-                        "Give these four; terminated is False where the episode goes on.",
+                        "Give these four, the state as a whole number; terminated is False where "
+                        "the episode goes on.",
                     )
                 padded[s, a, k] = outcome
     return padded
+
+
+def _is_outcome(outcome: Outcome) -> bool:
+    """Whether these are four numbers, the second a whole one and the last 0 or 1."""
+    try:
+        parts = np.asarray(outcome)
+    except ValueError:  # parts of different lengths
+        return False
+    if parts.shape != (4,) or parts.dtype.kind not in "biuf":
+        return False
+    return bool(parts[1] == np.floor(parts[1])) and parts[3] in (0, 1)
 
 
 def _feature_table(
@@ -188,22 +236,32 @@ def _feature_table(
 
 
 def _start_distribution(start: int | Sequence[float], states: int) -> FloatArray:
-    if isinstance(start, int | np.integer):
-        if not 0 <= start < states:
+    if np.ndim(start) == 0:
+        number = whole(start)
+        if number is None or number >= states:
             raise SettingError(
                 f"start={start}",
                 f"the start must be one of the states 0 to {states - 1}",
                 "Name an existing state, or give a probability for each state.",
             )
-        return np.eye(states)[start]
-    return np.asarray(start, dtype=np.float64)
+        return np.eye(states)[number]
+    chances = np.asarray(start)
+    if chances.dtype.kind not in "iuf":
+        raise SettingError(
+            f"start={shortened(start)}", "probabilities are numbers", "Give one for each state."
+        )
+    return chances.astype(np.float64)
 
 
-def _check_actions(table: Table, actions: int) -> None:
-    for state in range(len(table)):
-        if len(table[state]) != actions:
+def _check_actions(cells: list[list[list[Outcome]]], actions: int) -> None:
+    if not cells:
+        raise SettingError(
+            "a table without states", "a process has at least one state", "List its states."
+        )
+    for state, row in enumerate(cells):
+        if len(row) != actions:
             raise SettingError(
-                f"{len(table[state])} actions of state {state}",
+                f"{len(row)} actions of state {state}",
                 f"every state needs a list of outcomes for each of the {actions} actions",
                 "Correct Spec.actions, or give an empty list where an action is not available.",
             )

@@ -112,3 +112,14 @@ def _check_rewards(rewards: FloatArray, spec: Spec, stage: int) -> None:
             rule,
             "Widen the range, clip the reward, or correct the simulator.",
         )
+
+
+def require_same(same: bool, stage: int) -> None:
+    """Refuse a simulator that declared itself deterministic and is not (F6)."""
+    if not same:
+        raise SimulatorError(
+            f"two answers to one question at stage {stage}",
+            "Spec.deterministic=True promises the same reward and next state every time, and the "
+            "bounds of this run would rest on it",
+            "Declare deterministic=False, and give sizes= of your own.",
+        )

@@ -111,7 +111,13 @@ class LocalAccess(Protocol):
         ...
 
     def advance(
-        self, handle: Handle, stage: int, actions: IntArray, *, phase: Phase, key: Key
+        self,
+        handle: Handle,
+        stage: int,
+        actions: IntArray | Sequence[int],
+        *,
+        phase: Phase,
+        key: Key,
     ) -> Transition:
         """One fresh draw for each state; the planner gets a handle of the next states."""
         ...

@@ -32,6 +32,9 @@ from tensorplan.records import (
     Phase,
     Queries,
     Status,
+    real,
+    settle,
+    whole,
 )
 
 Watcher = Callable[[IterationEvent], bool | None]
@@ -49,6 +52,23 @@ class Budget:
 
     queries: int | None = None
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits that are none."""
+        seconds = real(self.seconds, 0, math.inf)
+        settle(self, "queries", whole(self.queries), "a whole number of 0 or more", optional=True)
+        settle(self, "seconds", seconds, "a number of 0 or more", optional=True)
+
+    @staticmethod
+    def of(given: Budget | None) -> Budget:
+        """The budget given, or one without limits."""
+        if given is not None and not isinstance(cast("object", given), Budget):
+            raise SettingError(
+                f"budget={given!r}",
+                "a budget says what it limits: queries, seconds or both",
+                "Pass budget=Budget(queries=...) or Budget(seconds=...).",
+            )
+        return given or Budget()
 
 
 MOST_UNASKED = 10**10
@@ -124,12 +144,10 @@ class Plan:
             episodes: how many.
             most_queries: an episode that would cost more is refused; None allows any.
         """
-        one = self.resolved.horizon * self._access.spec.actions * self.resolved.sizes.test_draws
-        if most_queries is not None and one > most_queries:
+        check_play(self.resolved, most_queries)
+        if whole(episodes) is None:
             raise SettingError(
-                f"an episode of {one:.3g} queries",
-                f"playing one may cost {most_queries:.3g}, as every action is tested afresh",
-                "Plan with smaller sizes=, or pass most_queries=None.",
+                f"episodes={episodes!r}", "episodes are a whole number of 0 or more", "Play 1."
             )
         returns = np.zeros(episodes)
         for episode in range(episodes):
@@ -164,10 +182,7 @@ class Plan:
         }
 
     def _act(self, here: Handle, stage: int) -> int:
-        if self.status is Status.REJECTED:
-            raise SettingError(
-                "a rejected plan", "no parameter is left to act by", Status.REJECTED.advice
-            )
+        check_usable(self.status)
         # The first call of GetAction is the one that planned (Algorithm 1, line 2).
         if self._acts:
             self._access.meter.new_call()
@@ -210,33 +225,67 @@ def plan(
         watch: is told of every iteration.
         settings: the other fields of :class:`~tensorplan.planners.paper.PaperSettings`.
     """
-    _check_door(simulator, seed)
-    limits = budget or Budget()
-    access = Access(simulator, seed=seed, meter=QueryMeter(limits.queries, seconds=limits.seconds))
+    check_door(simulator, "a simulator", ("spec", "start", "step", "features"), _SIMULATOR_MAKERS)
+    limits = Budget.of(budget)
+    meter = QueryMeter(limits.queries, seconds=limits.seconds)
+    access = Access(simulator, seed=_checked_seed(seed), meter=meter)
     here = access.start() if start is None else access.admit_one(start, 1)
-    chosen = make_oracle(oracle) if isinstance(oracle, str) else oracle
+    chosen = chosen_oracle(oracle)
     planner = PaperPlanner(
         SimulatorWorld(access.local, here), paper_settings(delta, **settings), chosen
     )
-    _check_cost(planner.resolved, limits)
+    check_cost(planner.resolved, limits)
     state = drive(planner, watch=_watcher(watch))
     access.meter.lift_limit()
     return Plan(access, here, planner.resolved, state, chosen)
 
 
-def _check_door(simulator: Simulator, seed: int) -> None:
-    """Say what a simulator is before something deeper fails."""
-    if not all(hasattr(simulator, name) for name in ("spec", "start", "step", "features")):
+_SIMULATOR_MAKERS = "Make one by tensorplan.from_functions, from_table or problems.make."
+
+
+def check_door(given: object, kind: str, names: tuple[str, ...], way_out: str) -> None:
+    """Say what a simulator or a session is before something deeper fails."""
+    if not all(hasattr(given, name) for name in names):
+        *others, last = names
+        rule = f"{kind} has {', '.join(others)} and {last}"
+        raise SettingError(f"{kind} of type {type(given).__name__}", rule, way_out)
+
+
+def chosen_oracle(oracle: OracleName | Oracle) -> Oracle:
+    """The oracle itself, or the one of a name."""
+    if isinstance(oracle, str):
+        return make_oracle(oracle)
+    check_door(oracle, "an oracle", ("name", "form", "proved", "maximise"), "Use oracle='slabs'.")
+    return oracle
+
+
+def check_usable(status: Status) -> None:
+    """Refuse to act by a plan that has no parameter."""
+    if status is Status.REJECTED:
         raise SettingError(
-            f"a simulator of type {type(simulator).__name__}",
-            "a simulator has spec, start, step and features",
-            "Make one by tensorplan.from_functions, from_table or problems.make.",
+            "a rejected plan", "no parameter is left to act by", Status.REJECTED.advice
         )
-    if not isinstance(cast("object", seed), int) or seed < 0:
+
+
+def check_play(resolved: Resolved, most_queries: int | None) -> None:
+    """Refuse an episode that costs more than was meant."""
+    one = resolved.horizon * resolved.constants.setting.actions * resolved.sizes.test_draws
+    if most_queries is not None and one > most_queries:
+        raise SettingError(
+            f"an episode of {one:.3g} queries",
+            f"playing one may cost {most_queries:.3g}, as every action is tested afresh",
+            "Plan with smaller sizes=, or pass most_queries=None.",
+        )
+
+
+def _checked_seed(seed: object) -> int:
+    number = whole(seed)
+    if number is None:
         raise SettingError(f"seed={seed!r}", "a seed is a whole number of 0 or more", "Use 0.")
+    return number
 
 
-def _check_cost(resolved: Resolved, limits: Budget) -> None:
+def check_cost(resolved: Resolved, limits: Budget) -> None:
     """The theorem's sizes are astronomical for a stochastic simulator: nobody means to wait."""
     sizes, actions = resolved.sizes, resolved.constants.setting.actions
     one = sizes.rollouts * resolved.horizon * actions * sizes.test_draws

@@ -9,8 +9,10 @@ makes one from a table.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import Error as CopyError
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -23,7 +25,8 @@ class Simulator(Protocol):
 
     States are an array with a fixed dtype and the batch first; an array of objects will do.
     All randomness comes from the generator that is passed in, so that the same generator gives
-    the same answer and a fresh one gives a fresh draw.
+    the same answer and a fresh one gives a fresh draw. What is passed in stays as it is; whoever
+    keeps states lends out copies of their own all the same (:func:`lent`).
     """
 
     @property
@@ -67,6 +70,32 @@ def allowed_actions(simulator: Simulator, states: States, stage: int) -> BoolArr
     if isinstance(simulator, SupportsAllowed):
         return simulator.allowed(states, stage)
     return np.ones((len(states), simulator.spec.actions), np.bool_)
+
+
+def lent(states: States) -> States:
+    """A copy of states for a simulator to look at: whatever it does, the states stay as they are.
+
+    Objects are copied one by one, so that no two rows share one.
+    """
+    if not states.dtype.hasobject:
+        return states.copy()
+    rows = [_copied(states[row : row + 1]) for row in range(len(states))]
+    return np.concatenate(rows) if rows else states.copy()
+
+
+T = TypeVar("T")
+
+
+def _copied(state: T) -> T:
+    try:
+        return deepcopy(state)
+    except (TypeError, CopyError) as error:
+        raise SimulatorError(
+            f"a state that cannot be copied ({error})",
+            "a state is kept while a step is made from it, so it must survive copy.deepcopy",
+            "Keep files, locks and the like out of states, let __deepcopy__ share what never "
+            "changes, or give from_functions a codec.",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -143,8 +172,9 @@ class SimulatorSession:
                 f"it is not one of the available actions among 0 to {self.spec.actions - 1}",
                 "Choose one that data() marks as allowed.",
             )
-        step = self._simulator.step(self._state, self._stage, np.array([action]), self._rng)
-        self._state, self._ended = step.states, bool(step.terminated[0])
+        state = lent(self._state)
+        step = self._simulator.step(state, self._stage, np.array([action]), self._rng)
+        self._state, self._ended = lent(step.states), bool(step.terminated[0])
         self._stage = self._next_stage()
         return float(step.rewards[0]), self._over()
 
@@ -159,18 +189,19 @@ class SimulatorSession:
         allowed = self._allowed()
         states = np.repeat(self._state, draws, axis=0)
         for action in np.flatnonzero(allowed) if draws else ():
-            step = self._simulator.step(states, self._stage, np.full(draws, action), self._rng)
+            chosen = np.full(draws, action)
+            step = self._simulator.step(lent(states), self._stage, chosen, self._rng)
             rewards[action] = step.rewards
             alive = np.flatnonzero(~step.terminated)
             if len(alive) and not self._last_stage():
                 seen = self._simulator.features(step.states[alive], self._next_stage())
                 following[action, alive] = seen
         return SessionData(
-            self._simulator.features(self._state, self._stage)[0], rewards, following, allowed
+            self._simulator.features(lent(self._state), self._stage)[0], rewards, following, allowed
         )
 
     def _allowed(self) -> BoolArray:
-        return allowed_actions(self._simulator, self._state, self._stage)[0]
+        return allowed_actions(self._simulator, lent(self._state), self._stage)[0]
 
     def _last_stage(self) -> bool:
         return self.spec.horizon is not None and self._stage >= self.spec.horizon
@@ -215,12 +246,15 @@ def from_functions(
     Args:
         spec: what the process promises.
         start: ``start(rng) -> state``.
-        step: ``step(state, stage, action, rng) -> (reward, next state, terminated)``; it must
-            return a new state and leave the given one as it is.
+        step: ``step(state, stage, action, rng) -> (reward, next state, terminated)``; it should
+            return a new state and leave the given one as it is. Planners are safe from one that
+            does not: they lend it copies.
         features: ``features(state, stage) -> d numbers``.
         allowed: ``allowed(state, stage) -> A truth values``, where actions can be missing.
         codec: turns states into rows of numbers. Without it states may be any objects; such
-            runs work, but cannot be saved and resumed.
+            runs work, but cannot be saved and resumed. Objects are copied by ``copy.deepcopy``,
+            when a step is asked for and when it is answered: numbers, texts and tuples of them
+            cost nothing, a state that drags its world along costs a world each time.
     """
     plain = _FunctionSimulator(spec, start, step, features, codec)
     return plain if allowed is None else _MaskedFunctionSimulator(plain, allowed)
@@ -277,7 +311,7 @@ class _FunctionSimulator:
             return np.stack(rows)
         packed = np.empty(len(states), dtype=object)
         for index, state in enumerate(states):
-            packed[index] = state
+            packed[index] = _copied(state)  # the user may go on with the object
         return packed
 
     def unpack(self, states: States) -> list[Any]:

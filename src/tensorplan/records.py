@@ -7,10 +7,12 @@ Stages run from 1 to ``H`` as in the paper; a discounted problem has stage 1 onl
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,40 @@ SLACK = 1e-9
 
 States = npt.NDArray[Any]
 """A batch of states: any array with a fixed dtype and the batch first."""
+
+LEAST, LARGEST = math.ulp(0.0), sys.float_info.max
+"""The positive and finite numbers lie between these."""
+
+
+def whole(value: object, low: int = 0) -> int | None:
+    """The whole number of ``low`` or more that a value is, NumPy's included; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return None
+    return int(value) if int(value) >= low else None
+
+
+def real(value: object, low: float = -LARGEST, high: float = LARGEST) -> float | None:
+    """The number from ``low`` to ``high`` that a value is, NumPy's included; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if low <= number <= high else None
+
+
+def settle(record: object, name: str, plain: object, rule: str, *, optional: bool = False) -> None:
+    """Give a field of a frozen record its plain value, or refuse it where there is none."""
+    given = getattr(record, name)
+    if plain is None and not (optional and given is None):
+        rule = f"{rule}, or None" if optional else rule
+        raise SettingError(
+            f"{type(record).__name__}.{name}={given!r}",
+            f"{name} must be {rule}",
+            f"Pass {name} as {rule}.",
+        )
+    object.__setattr__(record, name, plain)
 
 
 @dataclass(frozen=True)
@@ -58,26 +94,16 @@ class Spec:
 
     def __post_init__(self) -> None:
         """Refuse what no process can have."""
-        low, high = self.reward_range
-        horizon_ok = self.horizon is None or _counts(self.horizon)
-        bound_ok = self.bound is None or (self.bound > 0 and math.isfinite(self.bound))
-        rules = (
-            ("actions", self.actions, _counts(self.actions), "a whole number, at least 1"),
-            ("dim", self.dim, _counts(self.dim), "a whole number, at least 1"),
-            ("horizon", self.horizon, horizon_ok, "a whole number, at least 1, or None"),
-            ("discount", self.discount, 0 <= self.discount <= 1, "in [0, 1]"),
-            ("reward_range", (low, high), -math.inf < low <= high < math.inf, "finite and ordered"),
-            ("bound", self.bound, bound_ok, "positive and finite, or None"),
-            ("misspecification", self.misspecification, self.misspecification >= 0, "at least 0"),
-            ("inaccuracy", self.inaccuracy, self.inaccuracy >= 0, "at least 0"),
-        )
-        for name, value, holds, rule in rules:
-            if not holds:
-                raise SettingError(
-                    f"Spec.{name}={value!r}",
-                    f"{name} must be {rule}",
-                    f"Give the simulator's Spec a {name} that is {rule}.",
-                )
+        count, error = "a whole number, at least 1", "a number, at least 0"
+        settle(self, "actions", whole(self.actions, 1), count)
+        settle(self, "dim", whole(self.dim, 1), count)
+        settle(self, "horizon", whole(self.horizon, 1), count, optional=True)
+        settle(self, "discount", real(self.discount, 0, 1), "a number in [0, 1]")
+        settle(self, "reward_range", _range(self.reward_range), "two numbers, finite and ordered")
+        bound = real(self.bound, LEAST)
+        settle(self, "bound", bound, "a number, positive and finite", optional=True)
+        settle(self, "misspecification", real(self.misspecification, 0, math.inf), error)
+        settle(self, "inaccuracy", real(self.inaccuracy, 0, math.inf), error)
 
     @property
     def discounted(self) -> bool:
@@ -97,8 +123,14 @@ class Spec:
         return max(high, 0.0) - min(low, 0.0)
 
 
-def _counts(number: float) -> bool:
-    return isinstance(number, int | np.integer) and number >= 1
+def _range(pair: object) -> tuple[float, float] | None:
+    """Two finite numbers in their order, or None."""
+    if not isinstance(pair, tuple | list | np.ndarray):
+        return None
+    ends = [real(end) for end in cast("tuple[object, ...]", pair)]
+    if len(ends) != 2 or ends[0] is None or ends[1] is None or ends[0] > ends[1]:
+        return None
+    return ends[0], ends[1]
 
 
 @dataclass(frozen=True)

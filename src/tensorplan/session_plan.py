@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 
 from tensorplan.meter import QueryMeter
-from tensorplan.oracle import Oracle, OracleName, make_oracle
-from tensorplan.plan import Budget
+from tensorplan.oracle import Oracle, OracleName
+from tensorplan.plan import (
+    Budget,
+    check_cost,
+    check_door,
+    check_play,
+    check_usable,
+    chosen_oracle,
+)
 from tensorplan.planners.driver import drive
 from tensorplan.planners.paper import (
     PaperPlanner,
@@ -62,20 +69,30 @@ class SessionPlan:
 
     def action(self) -> int:
         """The action for the state that the session is in (the paper's GetAction)."""
+        check_usable(self.status)
         # The first call of GetAction is the one that planned (Algorithm 1, line 2).
         if next(self._calls):
             self.access.meter.new_call()
         measured = self.access.measure(self.resolved.sizes.test_draws, phase=Phase.ACT)
         return int(select(measured, self.theta, self.resolved.settings.rule)[0][0])
 
-    def play(self) -> float:
-        """Reset the session and play an episode in it: the return."""
+    def play(self, *, most_queries: int | None = 10**7) -> float:
+        """Reset the session and play an episode in it: the return.
+
+        Args:
+            most_queries: an episode that would cost more is refused; None allows any.
+        """
+        check_usable(self.status)
+        check_play(self.resolved, most_queries)
         self.access.reset()
         total, ended = 0.0, False
         while not ended:
             reward, ended = self.access.forward(self.action(), phase=Phase.PLAY)
             total += reward
         return total
+
+
+_SESSION_MAKER = "Write one after tensorplan.problem.Session, or make a SimulatorSession."
 
 
 def plan_session(
@@ -95,10 +112,12 @@ def plan_session(
         budget: what may be spent.
         settings: the other fields of :class:`~tensorplan.planners.paper.PaperSettings`.
     """
-    limits = budget or Budget()
+    check_door(session, "a session", ("spec", "reset", "forward", "data"), _SESSION_MAKER)
+    limits = Budget.of(budget)
     access = SessionAccess(session, meter=QueryMeter(limits.queries, seconds=limits.seconds))
-    chosen = make_oracle(oracle) if isinstance(oracle, str) else oracle
+    chosen = chosen_oracle(oracle)
     planner = PaperPlanner(SessionWorld(access), paper_settings(delta, **settings), chosen)
+    check_cost(planner.resolved, limits)
     state = drive(planner)
     access.meter.lift_limit()
     certificate = certify(planner.resolved, access.spec, state, chosen)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.access import CHUNK_ROWS
-from tensorplan.errors import SimulatorError
+from tensorplan.access import CHUNK_ROWS, check_draws
+from tensorplan.errors import AccessError, SimulatorError
 from tensorplan.guards import checked_features, checked_masks, checked_step
 from tensorplan.local import Measurement
 from tensorplan.meter import QueryMeter
-from tensorplan.problem import Session
-from tensorplan.records import BoolArray, FloatArray, Phase, Queries, Spec, Step
+from tensorplan.problem import Session, SessionData
+from tensorplan.records import BoolArray, FloatArray, Phase, Queries, Spec, Step, whole
 
 
 class SessionAccess:
@@ -23,7 +23,7 @@ class SessionAccess:
 
     def __init__(self, session: Session, *, meter: QueryMeter | None = None) -> None:
         self._session = session
-        self._stage = 1
+        self._stage, self._ended = 1, False
         self.meter = meter if meter is not None else QueryMeter()
 
     @property
@@ -48,7 +48,7 @@ class SessionAccess:
     def reset(self) -> None:
         """Go back to the start state; not a query."""
         self._session.reset()
-        self._stage = 1
+        self._stage, self._ended = 1, False
 
     def features(self) -> FloatArray:
         """Features of the current state: [d]; not a query."""
@@ -62,9 +62,9 @@ class SessionAccess:
 
     def measure(self, draws: int, *, phase: Phase) -> Measurement:
         """Mean of fresh draws for every available action of the current state: n = 1."""
+        check_draws(draws)
+        here, measured = self._here()
         spec, stage = self.spec, self._stage
-        here = self._session.data(0)
-        measured = checked_masks(np.asarray(here.allowed)[None], 1, spec, stage)[0]
         actions = int(measured.sum())
         self.meter.allow(phase, actions * draws)
         totals = np.zeros((actions, 1 + spec.dim))
@@ -100,14 +100,34 @@ class SessionAccess:
 
     def forward(self, action: int, *, phase: Phase) -> tuple[float, bool]:
         """Move on by one fresh step: the reward, and whether the episode has ended."""
+        number, available = whole(action), self._here()[1]
+        if number is None or number >= len(available) or not available[number]:
+            raise AccessError(
+                f"action {action!r} at stage {self._stage}",
+                f"the available actions are {np.flatnonzero(available).tolist()}",
+                "Choose one that the session's data() marks as allowed.",
+            )
         self.meter.allow(phase, 1)
         self.meter.charge(phase, 1)
-        reward, ended = self._session.forward(action)
+        reward, ended = self._session.forward(number)
         at_end = self._stage == self.spec.horizon
         flat = Step(np.array([reward]), np.zeros(1), np.array([ended and not at_end]))
         checked_step(flat, 1, self.spec, self._stage, None)
         self._stage += 0 if self.spec.horizon is None else 1
-        return float(reward), bool(ended) or at_end
+        self._ended = bool(ended) or at_end
+        return float(reward), self._ended
+
+    def _here(self) -> tuple[SessionData, BoolArray]:
+        """What the current state tells without a draw, and its available actions: [A]."""
+        if self._ended:
+            raise AccessError(
+                f"a query after {self._stage - 1} steps",
+                "the episode has ended, so its last state has no successors",
+                "Go back to the start by reset().",
+            )
+        here = self._session.data(0)
+        masks = np.asarray(here.allowed)[None]
+        return here, checked_masks(masks, 1, self.spec, self._stage)[0]
 
     def _check_shape(self, name: str, array: FloatArray, shape: tuple[int, ...]) -> None:
         if np.shape(array) != shape:

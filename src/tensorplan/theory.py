@@ -2,8 +2,9 @@
 
 The constants are the worst case's: they say what is provably enough, not what a run needs.
 Labels such as ``(algn2def)`` are the paper's equations, labels such as ``A7`` the errata.
-Rewards lie in [0, 1] as in the paper. Counts are exact integers, however large; real constants
-are decimals, whose exponents have room for values that no float can hold.
+Rewards lie in [0, 1] as in the paper. Counts are integers, exact up to 1000 digits and from there
+rounded up to as many significant ones; real constants are decimals, whose exponents have room for
+values that no float can hold.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fractions import Fraction
 from typing import Final, Literal, NamedTuple, Self, get_args
 
 from tensorplan.errors import SettingError
+from tensorplan.records import LEAST, real, whole
 
 HorizonRule = Literal["printed", "scan", "direct"]
 """How a discounted problem gets its horizon: see :func:`effective_horizon`."""
@@ -25,7 +27,8 @@ HorizonRule = Literal["printed", "scan", "direct"]
 REDUCED_DELTA: Final = 0.98
 """delta' / delta in thm:misspecification and thm:discounted: the planner is run with delta'."""
 
-_GUARD_DIGITS = 30  # digits beyond the units place when a real number is rounded to a count
+_COUNT_DIGITS = 1000  # of a count; a logarithm takes ten times as long with every tripling
+_GUARD_DIGITS = 30  # digits beyond the last one kept when a real number is rounded to a count
 _REAL_DIGITS = 50  # significant digits of a real constant
 
 
@@ -49,12 +52,13 @@ class Setting:
 
     def __post_init__(self) -> None:
         """Refuse what the theorems do not cover."""
-        _require_count("Setting.dim", self.dim, 1)
-        _require_count("Setting.actions", self.actions, 1)
-        if self.horizon is not None:
-            _require_count("Setting.horizon", self.horizon, 1)
-        _require_positive("Setting.norm", self.norm)
-        _require_positive("Setting.delta", self.delta)
+        for name in ("dim", "actions", "horizon"):
+            if name != "horizon" or self.horizon is not None:
+                count = _require_count(f"Setting.{name}", getattr(self, name), 1)
+                object.__setattr__(self, name, count)
+        for name in ("norm", "delta"):
+            number = _require_positive(f"Setting.{name}", getattr(self, name))
+            object.__setattr__(self, name, number)
 
     @property
     def trivial(self) -> bool:
@@ -255,8 +259,7 @@ def lower_bound(dim: int, queries: int, *, corrected: bool = True) -> Fraction:
     Printed: 2^(d-2)/(d(b+1)) - 1. Proved: (floor(2^(d-2)/(b+1))/(d-1) - 1)/2. The problem has
     2d-1 actions and is not discounted; a bound <= 0 says nothing.
     """
-    _require_count("dim", dim, 2)
-    _require_count("queries", queries, 0)
+    dim, queries = _require_count("dim", dim, 2), _require_count("queries", queries, 0)
     states = 2 ** (dim - 2)
     if not corrected:
         return Fraction(states, dim * (queries + 1)) - 1
@@ -265,8 +268,7 @@ def lower_bound(dim: int, queries: int, *, corrected: bool = True) -> Fraction:
 
 def symmetric_dimension(dim: int, actions: int) -> int:
     """Dimension p = C(d+A, A) of the symmetric tensors, in place of (d+1)^A; B1."""
-    _require_count("dim", dim, 1)
-    _require_count("actions", actions, 1)
+    dim, actions = _require_count("dim", dim, 1), _require_count("actions", actions, 1)
     return math.comb(dim + actions, actions)
 
 
@@ -480,26 +482,30 @@ def _least_safe(bound: Callable[[int], int], high: int) -> int:
     return high
 
 
-def _require_count(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _require_count(name: str, value: object, least: int) -> int:
+    count = whole(value, least)
+    if count is None:
         raise SettingError(
             f"{name}={value!r}",
             f"it must be an int of at least {least}",
             f"Pass int(...) of a whole number >= {least}.",
         )
+    return count
 
 
-def _require_positive(name: str, value: object) -> None:
-    if not (isinstance(value, int | float) and 0 < value < math.inf):
+def _require_positive(name: str, value: object) -> float:
+    number = real(value, LEAST)
+    if number is None:
         raise SettingError(
             f"{name}={value!r}",
             "it must be a positive, finite number",
             "Pass a float above 0, for example 1.0.",
         )
+    return number
 
 
 def _require_discount(discount: float) -> Decimal:
-    if not 0 <= discount < 1:
+    if real(discount, 0, 1) in (None, 1.0):
         raise SettingError(
             f"discount={discount!r}",
             "it must be in [0, 1)",
@@ -523,8 +529,14 @@ def _ceil(value: Callable[[], Decimal]) -> int:
 
 
 def _whole(value: Callable[[], Decimal], rounding: str) -> int:
-    """Round to an integer, at the precision that the size of the value asks for."""
+    """Round to an integer, at the precision that the size of the value asks for.
+
+    A count of more than _COUNT_DIGITS digits is rounded up: it remains enough, and a bound.
+    """
     with _precision(_GUARD_DIGITS):
         digits = max(value().adjusted(), 0)
-    with _precision(digits + _GUARD_DIGITS):
-        return int(value().to_integral_value(rounding))
+    dropped = max(digits - _COUNT_DIGITS, 0)
+    with _precision(digits - dropped + _GUARD_DIGITS):
+        kept = value().scaleb(-dropped)
+        kept = kept.to_integral_value(decimal.ROUND_CEILING if dropped else rounding)
+        return int(kept) * 10**dropped

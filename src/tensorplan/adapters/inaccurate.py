@@ -73,10 +73,11 @@ class Inaccurate:
 
     def step(self, states: States, stage: int, actions: IntArray, rng: np.random.Generator) -> Step:
         """Draw steps; their rewards are biased, then clipped."""
+        bias = self.bias(states, actions)
         drawn = self._simulator.step(states, stage, actions, rng)
         # NOTE: clipping would hide a reward outside the promised range.
         step = checked_step(drawn, len(states), self._simulator.spec, stage, None)
-        biased = np.clip(step.rewards + self.bias(states, actions), *self._spec.reward_range)
+        biased = np.clip(step.rewards + bias, *self._spec.reward_range)
         return replace(step, rewards=biased)
 
     def features(self, states: States, stage: int) -> FloatArray:

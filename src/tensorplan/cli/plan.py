@@ -14,6 +14,7 @@ from tensorplan.cli.output import emit, emit_json, reserved
 from tensorplan.cli.plan_report import Outcome, as_data, as_text
 from tensorplan.cli.progress import announce, reporter
 from tensorplan.errors import SettingError
+from tensorplan.oracle import ORACLES
 from tensorplan.plan import Budget, Plan
 from tensorplan.plan import plan as make_plan
 from tensorplan.planners.paper import Sizes, paper_settings, resolve
@@ -86,7 +87,7 @@ def _add_paper(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the paper's planner")
     add = group.add_argument
     add("--norm", type=float, metavar="B", help="bound on ||theta||_2 (default: the problem's)")
-    add("--oracle", choices=["slabs", "product"], default="slabs", help="search for theta")
+    add("--oracle", choices=list(ORACLES), default="slabs", help="search for theta")
     add(
         "--sizes",
         type=_sizes,

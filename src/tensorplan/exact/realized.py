@@ -13,8 +13,12 @@ from tensorplan.exact.values import evaluate, start_value
 from tensorplan.finite import FiniteProcess
 from tensorplan.records import FloatArray, IntArray
 
-_VERIFIED = 1e-7
-"""Relative error that the values of an exactly realizable policy may show against theta."""
+_VERIFIED = ROUNDING / 2
+"""Relative error that the values of an exactly realizable policy may show against theta.
+
+A temporal-difference error has two of them in it, and a planner with exact data forgives
+ROUNDING (1 + B): what is realizable here is so there.
+"""
 
 
 @dataclass(frozen=True)

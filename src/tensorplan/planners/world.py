@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tensorplan.guards import require_same
 from tensorplan.local import Handle, Key, LocalAccess, Measurement
 from tensorplan.records import BoolArray, FloatArray, IntArray, Phase, Queries, Spec
 from tensorplan.sessions import SessionAccess
@@ -42,8 +43,8 @@ class Walk(Protocol):
         """A larger sample at one live state, to be drawn when it is called, or at once."""
         ...
 
-    def ask_again(self, row: int) -> Callable[[], Measurement] | None:
-        """Asks every action of a live state once more, where the state can be held."""
+    def ask_again(self, row: int, draws: int) -> Callable[[], Measurement]:
+        """Goes back to a live state, when it is called, and asks every action once more."""
         ...
 
     def features(self) -> FloatArray:
@@ -155,8 +156,8 @@ class _SimulatorWalk:
     def refine_later(self, row: int, draws: int) -> Callable[[], Measurement]:
         return self._measure_later(row, draws, Phase.REFINE)
 
-    def ask_again(self, row: int) -> Callable[[], Measurement] | None:
-        return self._measure_later(row, 1, Phase.CHECK)
+    def ask_again(self, row: int, draws: int) -> Callable[[], Measurement]:
+        return self._measure_later(row, draws, Phase.CHECK)
 
     def _measure_later(self, row: int, draws: int, phase: Phase) -> Callable[[], Measurement]:
         state = self._access.take(self._handle, [row])
@@ -213,6 +214,7 @@ class _SessionWalk:
     def __init__(self, access: SessionAccess, number: int) -> None:
         self._access = access
         self._rollouts = np.array([number])
+        self._path: tuple[int, ...] = ()
 
     @property
     def stage(self) -> int:
@@ -234,8 +236,19 @@ class _SessionWalk:
         taken = self._access.measure(draws, phase=Phase.REFINE)
         return lambda: taken
 
-    def ask_again(self, row: int) -> Callable[[], Measurement] | None:
-        return None
+    def ask_again(self, row: int, draws: int) -> Callable[[], Measurement]:
+        # The way back is the way there: that is where a deterministic session leads.
+        access, path = self._access, self._path
+
+        def replay() -> Measurement:
+            access.reset()
+            for action in path:
+                stage = access.stage
+                _, ended = access.forward(action, phase=Phase.CHECK)
+                require_same(not ended, stage)
+            return access.measure(draws, phase=Phase.CHECK)
+
+        return replay
 
     def features(self) -> FloatArray:
         return self._access.features()[None]
@@ -247,7 +260,9 @@ class _SessionWalk:
         self._rollouts = self._rollouts[rows]
 
     def forward(self, actions: IntArray, phase: Phase) -> FloatArray:
-        reward, ended = self._access.forward(int(actions[0]), phase=phase)
+        action = int(actions[0])
+        reward, ended = self._access.forward(action, phase=phase)
+        self._path = (*self._path, action)
         if ended:
             self._rollouts = self._rollouts[:0]
         return np.array([reward])

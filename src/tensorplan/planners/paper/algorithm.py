@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tensorplan.errors import QueryBudgetError
+from tensorplan.errors import QueryBudgetError, SettingError
+from tensorplan.guards import require_same
 from tensorplan.hypotheses import CriticalState, Hypotheses
 from tensorplan.local import Handle, Key, LocalAccess, Measurement
 from tensorplan.oracle.base import Optimum, Oracle, OracleStatus
@@ -19,7 +20,6 @@ from tensorplan.planners.paper.iteration import (
     Failure,
     Iteration,
     TestRecord,
-    require_same,
     select,
 )
 from tensorplan.planners.paper.settings import PaperSettings, Resolved, resolve
@@ -70,6 +70,7 @@ class PaperPlanner:
 
     def __init__(self, world: World, settings: PaperSettings, oracle: Oracle) -> None:
         self.world, self.oracle = world, oracle
+        _check_pair(settings, oracle)
         self.resolved: Resolved = resolve(settings, world.spec)
         self._objective = world.start_features()
 
@@ -144,9 +145,8 @@ class PaperPlanner:
         """No parameter is left; data that a deterministic simulator takes back prove nothing."""
         if self.world.spec.deterministic and state.last_failure is not None:
             failure, refined = state.last_failure
-            if failure.again is not None:
-                same = np.array_equal(failure.again().rows, refined.rows)
-                require_same(same, failure.stage)
+            same = np.array_equal(failure.again().rows, refined.rows)
+            require_same(same, failure.stage)
         return replace(state, status=Status.REJECTED)
 
     def _event(
@@ -161,6 +161,17 @@ class PaperPlanner:
             failed=None if failure is None else (failure.rollout, failure.stage),
             queries=self.world.queries.total,
             nodes=state.nodes,
+        )
+
+
+def _check_pair(settings: PaperSettings, oracle: Oracle) -> None:
+    """Refuse zero thresholds with an oracle to which what is small is zero."""
+    if settings.exact and not oracle.proved:
+        raise SettingError(
+            f"exact=True with oracle={oracle.name!r}",
+            "a failed test then shows an error that this solver's tolerances forgive, so that the "
+            "same parameter comes back and the bound on failed tests breaks",
+            "Use oracle='slabs', or leave exact out.",
         )
 
 

@@ -24,7 +24,7 @@ def certify(resolved: Resolved, spec: Spec, state: PaperState, oracle: Oracle) -
         return Certificate(None, None, None, f"no theorem covers this run: {words}")
     confidence = 1.0 if spec.deterministic else 1.0 - 3.0 * float(resolved.constants.zeta)
     grounds = f"{_grounds(resolved, spec)}; {_searched(oracle)}"
-    assumptions = tuple(_assumptions(resolved, spec, oracle))
+    assumptions = tuple(_assumptions(resolved, spec, state.status, oracle))
     if state.status is Status.REJECTED:
         return Certificate(None, None, confidence, grounds, assumptions)
     eta = spec.misspecification + resolved.rounding
@@ -80,14 +80,26 @@ def _searched(oracle: Oracle) -> str:
     )
 
 
-def _assumptions(resolved: Resolved, spec: Spec, oracle: Oracle) -> Iterator[str]:
+_REPEATED = {
+    Status.CLEAN: "the last rollout repeated it",
+    Status.REJECTED: "the last failed test repeated it",
+}
+"""What was asked of a deterministic simulator a second time."""
+
+
+def _assumptions(
+    resolved: Resolved, spec: Spec, status: Status | None, oracle: Oracle
+) -> Iterator[str]:
     yield f"||theta|| <= {resolved.norm:g}"
-    yield (
-        "some deterministic policy is realizable by the features on all states that any actions "
-        "reach from the start; the upper bound speaks of the best such policy"
-    )
+    if status is not Status.REJECTED:
+        yield (
+            "some deterministic policy is realizable by the features on all states that any "
+            "actions reach from the start; the upper bound speaks of the best such policy"
+        )
     if spec.deterministic:
-        yield "the simulator is deterministic, as its Spec declares (the last rollout repeated it)"
+        repeated = _REPEATED.get(status) if status is not None else None
+        checked = repeated or "this run ended before it was checked"
+        yield f"the simulator is deterministic, as its Spec declares ({checked})"
     if spec.misspecification > 0:
         yield f"values are within {spec.misspecification:g} of linear"
     if resolved.rounding > 0:
@@ -95,7 +107,10 @@ def _assumptions(resolved: Resolved, spec: Spec, oracle: Oracle) -> Iterator[str
     if spec.inaccuracy > 0:
         yield f"mean rewards are within {spec.inaccuracy:g} of the truth"
     if not oracle.proved:
-        yield "SCIP's bound, and its word that nothing is left, hold within its tolerances"
+        yield (
+            f"the bound of the oracle {oracle.name!r}, and its word that nothing is left, hold "
+            "within its solver's tolerances"
+        )
 
 
 def _lower(resolved: Resolved, spec: Spec, state: PaperState) -> float:

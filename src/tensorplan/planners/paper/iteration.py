@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorplan.errors import SimulatorError
+from tensorplan.guards import require_same
 from tensorplan.local import Handle, Measurement
 from tensorplan.planners.paper.settings import Resolved, Rule
 from tensorplan.planners.world import Walk, World
@@ -51,14 +51,15 @@ class Failure:
         stage: j.
         state: handle of the state, where it can be held.
         refined: draws, or gives, the larger sample.
-        again: asks every action once more, where the state can be held.
+        again: asks every action once more; where nothing can be revisited, of the state that the
+            same actions lead to, which is the same if the simulator is deterministic.
     """
 
     rollout: int
     stage: int
     state: Handle | None
     refined: Callable[[], Measurement]
-    again: Callable[[], Measurement] | None
+    again: Callable[[], Measurement]
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class Iteration:
         if not failed[row] or (kept is not None and kept.rollout <= rollout):
             return kept
         refined = walk.refine_later(row, self._sizes.refine_draws)
-        again = walk.ask_again(row)
+        again = walk.ask_again(row, self._sizes.refine_draws)
         return Failure(rollout, walk.stage, walk.hold(row), refined, again)
 
     def check_path(self) -> None:
@@ -179,17 +180,7 @@ class Iteration:
         walk = self._world.walk(self.number, self._sizes.rollouts, 1)
         for move in self.path:
             stage = walk.stage
-            same = np.array_equal(walk.features()[0], move.features)
+            goes_on = len(walk.rollouts) > 0
+            require_same(goes_on and np.array_equal(walk.features()[0], move.features), stage)
             reward = float(walk.forward(np.array([move.action]), Phase.CHECK)[0])
-            require_same(same and reward == move.reward, stage)
-
-
-def require_same(same: bool, stage: int) -> None:
-    """Refuse a simulator that declared itself deterministic and is not (F6)."""
-    if not same:
-        raise SimulatorError(
-            f"two answers to one question at stage {stage}",
-            "Spec.deterministic=True promises the same reward and next state every time, and the "
-            "bounds of this run would rest on it",
-            "Declare deterministic=False, and give sizes= of your own.",
-        )
+            require_same(reward == move.reward, stage)

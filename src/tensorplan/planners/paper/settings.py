@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from tensorplan.errors import SettingError
 from tensorplan.hypotheses import rounding_slack
-from tensorplan.records import Spec
+from tensorplan.records import LEAST, Spec, real, settle, whole
 from tensorplan.theory import (
     CORRECTED,
     Errata,
@@ -27,6 +27,7 @@ from tensorplan.theory import (
     paper_constants,
 )
 
+T = TypeVar("T")
 Rule = Literal["consistent", "best"]
 """Which action a test asks about: any consistent one (the paper), or the best one (its Remark)."""
 
@@ -51,14 +52,14 @@ class Sizes:
     def __post_init__(self) -> None:
         """Refuse sizes that are not counts."""
         for name in ("rollouts", "test_draws", "refine_draws"):
-            size: object = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise SettingError(
-                    f"Sizes.{name}={size!r}", "it must be a whole number of 1 or more", "Use 1."
-                )
+            settle(self, name, whole(getattr(self, name), 1), "a whole number of 1 or more")
 
 
 ONE_EACH = Sizes(1, 1, 1)
+
+
+def _instance(value: object, kind: type[T]) -> T | None:
+    return value if isinstance(value, kind) else None
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class PaperSettings:
         sizes: sample sizes; by default the theorem's, or one draw each if the simulator is
             deterministic (B5 iv). Sizes given here are covered by no theorem.
         exact: zero thresholds: a test passes only an error of zero, Sol allows only zero (up to
-            rounding). For deterministic simulators.
+            rounding). For deterministic simulators, and oracles that prove their answers.
         rule: the paper's test, or its Remark's.
         early_exit: whether an iteration stops at its first failed test (A20) or keeps rolling
             out, as printed.
@@ -98,21 +99,16 @@ class PaperSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that mean nothing."""
-        limit = self.iteration_limit
-        sizes_ok = isinstance(cast("object", self.sizes), Sizes | None)
-        norm_ok = self.norm is None or (self.norm > 0 and math.isfinite(self.norm))
-        rules = (
-            ("delta", self.delta, self.delta > 0 and math.isfinite(self.delta), "positive"),
-            ("norm", self.norm, norm_ok, "positive and finite, or None"),
-            ("rule", self.rule, self.rule in get_args(Rule), "'consistent' or 'best'"),
-            ("sizes", self.sizes, sizes_ok, "a Sizes, or None"),
-            ("iteration_limit", limit, limit is None or limit >= 1, "at least 1, or None"),
+        settle(self, "delta", real(self.delta, LEAST), "a number, positive and finite")
+        settle(self, "norm", real(self.norm, LEAST), "a number, positive and finite", optional=True)
+        settle(
+            self, "errata", _instance(self.errata, Errata), "'corrected', 'printed' or an Errata"
         )
-        for name, value, holds, rule in rules:
-            if not holds:
-                raise SettingError(
-                    f"{name}={value!r}", f"{name} must be {rule}", "Correct the setting."
-                )
+        settle(self, "sizes", _instance(self.sizes, Sizes), "three counts", optional=True)
+        rule = next((known for known in get_args(Rule) if known == self.rule), None)
+        settle(self, "rule", rule, "'consistent' or 'best'")
+        limit = whole(self.iteration_limit, 1)
+        settle(self, "iteration_limit", limit, "a whole number of 1 or more", optional=True)
 
 
 @dataclass(frozen=True)
