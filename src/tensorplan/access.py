@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorplan.errors import AccessError, SimulatorError
 from tensorplan.guards import checked_features, checked_masks, checked_step
-from tensorplan.local import Handle, Key, LocalAccess, Measurement, Transition
+from tensorplan.local import Handle, Key, LocalAccess, Measurement, Outcomes, Transition
 from tensorplan.meter import QueryMeter
 from tensorplan.problem import Simulator, SupportsAllowed, SupportsPacking, lent
 from tensorplan.records import (
@@ -31,6 +31,7 @@ from tensorplan.records import (
     Step,
     whole,
 )
+from tensorplan.spread import Spread
 
 CHUNK_ROWS = 8192
 """Rows of one simulator call. Part of the definition of a run: random streams depend on it."""
@@ -156,9 +157,17 @@ class Access:
         return masks
 
     def measure(
-        self, handle: Handle, stage: int, draws: int, *, phase: Phase, key: Key
+        self,
+        handle: Handle,
+        stage: int,
+        draws: int,
+        *,
+        phase: Phase,
+        key: Key,
+        actions: BoolArray | None = None,
+        detail: bool = False,
     ) -> Measurement:
-        """Mean of fresh draws for every available action of every state (Algorithm 2).
+        """Mean of fresh draws for available actions of every state (Algorithm 2).
 
         Args:
             handle: n states.
@@ -167,30 +176,42 @@ class Access:
             phase: what the queries are spent on.
             key: names this query; no two of one phase, stage and episode may be equal (of those,
                 the last 65,536 are remembered).
+            actions: [n, A], which actions to draw; by default all. Masked ones never are.
+            detail: whether to say how the answers spread, too.
         """
         check_draws(draws)
         entry = self._open(handle, stage)
         measured = self.allowed(handle)
+        if actions is not None:
+            measured &= _checked_choice(actions, measured)
         pairs = np.argwhere(measured)
         stream = self._stream(phase, stage, key, len(pairs) * draws)
-        totals = np.zeros((len(pairs), 1 + self.spec.dim))
+        totals = np.zeros((len(pairs), 2 + self.spec.dim))
+        spread = Spread(self.spec.dim, len(pairs)) if detail else None
         for chunk, first in enumerate(range(0, len(pairs) * draws, CHUNK_ROWS)):
             pair = np.arange(first, min(first + CHUNK_ROWS, len(pairs) * draws)) // draws
             self.meter.charge(phase, len(pair))
             rng = self._generator((*stream, chunk))
             step = self._step(entry.states[pairs[pair, 0]], stage, pairs[pair, 1], rng)
-            values = np.column_stack([step.rewards, self._features_after(step, stage)])
+            ended = self._ended(step, stage)
+            went_on = (~ended).astype(np.float64)
+            values = np.column_stack([went_on, step.rewards, self._features_after(step, stage)])
             begins = np.flatnonzero(np.r_[True, np.diff(pair) > 0])
             totals[pair[begins]] += np.add.reduceat(values, begins, axis=0)
-        means = np.zeros((*measured.shape, 1 + self.spec.dim))
+            if spread is not None:
+                spread.add(pair, values, step.states)
+        means = np.zeros((*measured.shape, 2 + self.spec.dim))
         means[measured] = totals / draws
         return Measurement(
-            rewards=means[:, :, 0],
-            next_features=means[:, :, 1:],
+            rewards=means[:, :, 1],
+            next_features=means[:, :, 2:],
             features=entry.features.copy(),
             measured=measured,
             draws=draws,
             discount=self.spec.discount,
+            live=means[:, :, 0],
+            outcomes=None if spread is None else self._outcomes(spread, pairs, stage),
+            seconds=None if spread is None else spread.seconds(measured, draws),
         )
 
     def advance(
@@ -215,14 +236,30 @@ class Access:
             # NOTE: copies, as the next chunk may be answered in the same arrays.
             states.append(lent(step.states))
             rewards.append(step.rewards.copy())
-            ended.append(step.terminated.copy())
+            ended.append(self._ended(step, stage).copy())
         terminated = np.concatenate(ended)
-        if stage == self.spec.horizon:
-            terminated = np.ones_like(terminated)
         following = self._admit(np.concatenate(states), self._after(stage), terminated)
         return Transition(np.concatenate(rewards), following, terminated)
 
     # Inside.
+
+    def _ended(self, step: Step, stage: int) -> BoolArray:
+        """Whether episodes ended with a step: by the simulator, or after stage H."""
+        return np.ones_like(step.terminated) if stage == self.spec.horizon else step.terminated
+
+    def _outcomes(self, spread: Spread, pairs: IntArray, stage: int) -> Outcomes | None:
+        """The distinct answers, if they are few; their states get a handle."""
+        found = spread.distinct()
+        if found is None:
+            return None
+        live = found.values[:, 0] > 0
+        return Outcomes(
+            pairs=pairs[found.pairs] @ np.array([self.spec.actions, 1]),
+            values=found.values[:, 1:],
+            counts=found.counts,
+            live=live,
+            states=self._admit(found.states, self._after(stage), ~live),
+        )
 
     def _after(self, stage: int) -> int:
         return 1 if self.spec.horizon is None else stage + 1
@@ -374,6 +411,24 @@ class Access:
     def _generator(self, stream: Key) -> np.random.Generator:
         words = np.random.SeedSequence(self._seed, spawn_key=(self._episode, *stream))
         return np.random.Generator(np.random.PCG64(words))
+
+
+def _checked_choice(actions: BoolArray, allowed: BoolArray) -> BoolArray:
+    """Which actions to draw, in the shape of the masks."""
+    chosen = np.asarray(actions)
+    if chosen.shape != allowed.shape or chosen.dtype != np.bool_:
+        raise AccessError(
+            f"actions of shape {chosen.shape} and dtype {chosen.dtype}",
+            f"a choice of actions needs truth values of shape {allowed.shape}",
+            "Pass a row of Spec.actions truth values for each state.",
+        )
+    if not (chosen & allowed).any():
+        raise AccessError(
+            "a choice without any available action",
+            "a query is about at least one action",
+            "Choose among the actions that allowed() marks as available.",
+        )
+    return chosen
 
 
 def check_draws(draws: int) -> None:

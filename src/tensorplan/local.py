@@ -36,6 +36,32 @@ class Handle:
         return self._size
 
 
+MOST_OUTCOMES = 32
+"""Distinct answers of one action up to which draws are kept as counts of answers."""
+
+MOST_MOMENTS = 64
+"""Dimension of the features up to which second moments of draws are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """The m distinct answers among the draws of a measurement.
+
+    Attributes:
+        pairs: [m], the pair of a state i and an action a as the number i A + a, increasing.
+        values: [m, 1 + d], the reward and the features of the next state.
+        counts: [m], how often each was drawn.
+        live: [m], whether the episode went on.
+        states: a handle of the m next states.
+    """
+
+    pairs: IntArray
+    values: FloatArray
+    counts: IntArray
+    live: BoolArray
+    states: Handle
+
+
 @dataclass(frozen=True)
 class Measurement:
     """Means of fresh draws: Algorithm 2 of the paper for a batch of n states.
@@ -47,6 +73,10 @@ class Measurement:
         measured: [n, A], which pairs were drawn.
         draws: draws per pair.
         discount: weight of the next state.
+        live: [n, A], fraction of the draws after which the episode went on.
+        outcomes: the distinct answers, if they were asked for and are few.
+        seconds: [n, A, 1 + d, 1 + d], means of the products of (reward, next features) with
+            themselves, if details were asked for and the answers are many.
     """
 
     rewards: FloatArray
@@ -55,6 +85,9 @@ class Measurement:
     measured: BoolArray
     draws: int
     discount: float
+    live: FloatArray | None = None
+    outcomes: Outcomes | None = None
+    seconds: FloatArray | None = None
 
     @property
     def rows(self) -> FloatArray:
@@ -105,7 +138,15 @@ class LocalAccess(Protocol):
         ...
 
     def measure(
-        self, handle: Handle, stage: int, draws: int, *, phase: Phase, key: Key
+        self,
+        handle: Handle,
+        stage: int,
+        draws: int,
+        *,
+        phase: Phase,
+        key: Key,
+        actions: BoolArray | None = None,
+        detail: bool = False,
     ) -> Measurement:
         """Mean of fresh draws for every available action of every state (Algorithm 2)."""
         ...

@@ -161,6 +161,7 @@ class Phase(Enum):
     ACT = "act"
     CHECK = "check"
     PLAY = "play"
+    VERIFY = "verify"
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,11 @@ class RowTable:
         self.problem.sizes[STAMP] += 1
         return rows
 
+    def add_unenforced(self, normal: FloatArray, low: float, high: float) -> int:
+        """Add a row that no search looks at by itself; its number."""
+        origin = np.full((1, 4), -1, np.int64)
+        return int(self._add_rows(origin, normal[None], np.array([low]), np.array([high]))[0])
+
     def bellman_rows(self) -> dict[tuple[int, int], int]:
         """(state, action) -> its newest one-sided cut."""
         rows = np.flatnonzero(self.origin[: self.rows, 0] == BELLMAN)

@@ -23,6 +23,8 @@ from tensorplan.oracle.kernels import Kernels
 from tensorplan.oracle.proof import build_proof, norm_limit
 from tensorplan.oracle.propagation import Propagated, propagate_box
 from tensorplan.oracle.rows import RowTable
+from tensorplan.oracle.spans import Spans
+from tensorplan.oracle.weights import leaf_weights
 from tensorplan.records import FloatArray
 
 _TREES = 8
@@ -86,6 +88,7 @@ class SlabOracle:
         self._last: _Answer | None = None
         self._box: Propagated | None = None
         self._hull: Hull | None = None
+        self._spans: Spans | None = None
         self._seen = (0, 0)
 
     @property
@@ -142,6 +145,50 @@ class SlabOracle:
             self._hull.tighten(self._kernels, rounds)
             self._seen = (id(table), table.version)
         return np.array([self._range(index) for index in range(len(beliefs.states))]).reshape(-1, 2)
+
+    def box(self, beliefs: Hypotheses) -> FloatArray | None:
+        """Ranges of theta's entries after propagation: [d, 2]; the ball's where nothing is known.
+
+        None where some critical state's features are not along an axis.
+        """
+        self._take(beliefs)
+        if self._box is None:
+            return None
+        box = self._box.box
+        ends = np.stack([np.maximum(box.low, -1.0), np.minimum(box.high, 1.0)], axis=1)
+        return beliefs.norm * ends
+
+    def spans(
+        self,
+        directions: FloatArray,
+        beliefs: Hypotheses,
+        within: tuple[FloatArray, float, float] | None = None,
+    ) -> FloatArray:
+        """Ranges of linear functions over the relaxation: the ball, the cuts and the claims.
+
+        Args:
+            directions: [m, d].
+            beliefs: the set.
+            within: (normal, low, high), if only parameters in that range of <normal, theta> count.
+
+        Returns:
+            [m, 2], lowest and highest.
+        """
+        table = self._take(beliefs)
+        if self._spans is None or self._spans.table is not table:
+            self._spans = Spans(table)
+        if within is not None:
+            self._spans.also(*within)
+        return self._spans.find(self._kernels, directions)
+
+    def weights(self) -> FloatArray:
+        """How much the last bound leans on each slab: [K, A].
+
+        A slab that is wider by w raises the bound by its weight times w, as long as the same rows
+        stay active. Weights through derived claims are spread evenly over the claims' cases.
+        """
+        last = self._answered()
+        return leaf_weights(last.growth.table, last.growth.tree, last.objective)
 
     def _range(self, index: int) -> tuple[float, float]:
         """What is known of phi . theta at a critical state."""

@@ -1,0 +1,192 @@
+"""The critical states of a run: their draws, their levels, and their slabs (B2, F1, F10).
+
+Each state spends its level when it is opened, whatever becomes of its draws (F1.1): state i of the
+run has 6 zeta / (pi^2 i^2). Later draws of the same actions go on with the same sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensorplan.hypotheses import CriticalState, Cuts
+from tensorplan.local import Handle, Measurement
+from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
+from tensorplan.planners.adaptive.samples import Sample, samples_of
+from tensorplan.planners.adaptive.settings import Resolved
+from tensorplan.records import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """What is believed of the spread of each action's answers at theta°: [k] each.
+
+    Attributes:
+        variance: at least the empirical variance of R + gamma v(S').
+        reach: at least the largest distance of one of its values from their mean.
+    """
+
+    variance: FloatArray
+    reach: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Slab:
+    """A critical state and its draws.
+
+    Attributes:
+        index: i, from 1 in the order in which states were opened.
+        handle: of the one state.
+        stage: h.
+        features: [d].
+        actions: [k], those that are available.
+        samples: [k].
+        radii: [k], half-widths of the slabs, smallest so far.
+        draws: how often it was drawn from.
+        following: handles of next states, with their features: [m, d] each.
+    """
+
+    index: int
+    handle: Handle
+    stage: int
+    features: FloatArray
+    actions: IntArray
+    samples: tuple[Sample, ...]
+    radii: FloatArray
+    draws: int = 1
+    following: tuple[tuple[Handle, FloatArray], ...] = ()
+
+    @property
+    def counts(self) -> FloatArray:
+        """Draws of each action: [k]."""
+        return np.array([float(sample.count) for sample in self.samples])
+
+    def rows(self, discount: float) -> FloatArray:
+        """Temporal-difference rows: [k, 1 + d]."""
+        return np.array([sample.row(self.features, discount) for sample in self.samples])
+
+    def state(self, discount: float) -> CriticalState:
+        """The slabs."""
+        return CriticalState(self.stage, self.rows(discount), self.radii, self.features)
+
+    def with_draws(self, measurement: Measurement) -> Slab:
+        """The state after more draws of some actions."""
+        more = samples_of(measurement, 0)
+        samples = tuple(
+            sample.joined(more[action]) if action in more else sample
+            for action, sample in zip(self.actions.tolist(), self.samples, strict=True)
+        )
+        return replace(
+            self,
+            samples=samples,
+            draws=self.draws + 1,
+            following=(*self.following, *_following(measurement)),
+        )
+
+
+def open_slab(index: int, handle: Handle, measurement: Measurement) -> Slab:
+    """A critical state from its first draws; its radii are still to be found."""
+    found = samples_of(measurement, 0)
+    return Slab(
+        index=index,
+        handle=handle,
+        stage=handle.stage,
+        features=measurement.features[0],
+        actions=np.array(sorted(found), np.int64),
+        samples=tuple(found[action] for action in sorted(found)),
+        radii=np.full(len(found), math.inf),
+        following=_following(measurement),
+    )
+
+
+def _following(measurement: Measurement) -> tuple[tuple[Handle, FloatArray], ...]:
+    """Handles of the next states, where they are few."""
+    outcomes = measurement.outcomes
+    if outcomes is None:
+        return ()
+    return ((outcomes.states, outcomes.values[:, 1:]),)
+
+
+@dataclass(frozen=True)
+class Book:
+    """Levels and radii of one run.
+
+    Attributes:
+        resolved: what is run.
+        level: zeta_1, of all slabs together.
+    """
+
+    resolved: Resolved
+    level: float
+
+    def level_of(self, index: int) -> float:
+        """Level of state i; over all states they add up to zeta_1."""
+        share = 6 * self.level / (math.pi**2 * index**2)
+        # In the mode of v*, every action's error counts, so every action gets its part (B4).
+        return share / self.resolved.spec.actions if self.resolved.bellman else share
+
+    def with_radii(self, slab: Slab, spreads: Spreads) -> Slab:
+        """The state with the radii that its draws and their spread justify; they never grow."""
+        spec, resolved = self.resolved.spec, self.resolved
+        bound = resolved.ranges.width(slab.stage) + 2 * spec.discount * resolved.eta
+        radius = sampling_radius(
+            slab.counts, spreads.variance, bound, self.level_of(slab.index), spreads.reach
+        )
+        slack = np.array([resolved.slack(sample.live) for sample in slab.samples])
+        # NOTE: the rows of a refined state are other rows, so only the bound itself is kept.
+        return replace(slab, radii=radius + slack)
+
+    def widest(self, slab: Slab) -> Spreads:
+        """What ranges of values alone say of the spread."""
+        width = self.resolved.ranges.width(slab.stage)
+        full = np.full(len(slab.samples), width)
+        return Spreads(full**2 / 4, full)
+
+    def next_values(self, slab: Slab) -> tuple[float, float]:
+        """Range of v at the states that follow."""
+        ranges, eta = self.resolved.ranges, self.resolved.eta
+        after = ranges.after(slab.stage)
+        return ranges.low(after) - eta, ranges.high(after) + eta
+
+    def cuts(self, slab: Slab) -> Cuts:
+        """Range cuts of the state itself and of what followed (F10.3); they spend no level."""
+        ranges, eta = self.resolved.ranges, self.resolved.eta
+        low, high = self.next_values(slab)
+        normals = [slab.features]
+        lows, highs = [ranges.low(slab.stage) - eta], [ranges.high(slab.stage) + eta]
+        for sample in slab.samples:
+            if sample.values is None:
+                normals.append(sample.mean[2:])
+                lows.append(sample.live * low)
+                highs.append(sample.live * high)
+                continue
+            for value in sample.values[sample.values[:, 0] > 0]:
+                normals.append(value[2:])
+                lows.append(low)
+                highs.append(high)
+        return Cuts(np.array(normals), np.array(lows), np.array(highs))
+
+
+def box_spread(slab: Slab, discount: float, low: FloatArray, high: FloatArray) -> Spreads | None:
+    """The spread that ranges of theta's entries allow, for features along the axes.
+
+    Args:
+        slab: the state.
+        discount: gamma.
+        low: [d].
+        high: [d].
+    """
+    variance, reach = np.zeros(len(slab.samples)), np.zeros(len(slab.samples))
+    for place, sample in enumerate(slab.samples):
+        if sample.values is None or sample.counts is None:
+            return None
+        features = sample.values[:, 2:]
+        ends = np.where(features > 0, features * high, features * low).sum(axis=1)
+        starts = np.where(features > 0, features * low, features * high).sum(axis=1)
+        rewards = sample.values[:, 1]
+        starts, ends = rewards + discount * starts, rewards + discount * ends
+        variance[place] = interval_variance(starts, ends, sample.counts / sample.count)
+        reach[place] = float(ends.max() - starts.min())
+    return Spreads(variance, reach)

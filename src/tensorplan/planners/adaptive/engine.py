@@ -1,0 +1,215 @@
+"""What both ways of planning on a stochastic simulator share (theory C and F).
+
+A step finds the optimistic parameter, and looks at emptiness first, then at the gap. What a run
+does when neither ends it is up to the subclass: for features of any kind
+(:mod:`~tensorplan.planners.adaptive.general`), and for features along the axes
+(:mod:`~tensorplan.planners.adaptive.tabular`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from tensorplan.hypotheses import Hypotheses
+from tensorplan.local import Handle, LocalAccess
+from tensorplan.oracle.base import OracleStatus
+from tensorplan.oracle.slabs import SlabOracle
+from tensorplan.planners.adaptive.betting import betting_lower
+from tensorplan.planners.adaptive.book import Book, Slab, Spreads, open_slab
+from tensorplan.planners.adaptive.rollouts import Policy, roll, rollout_length
+from tensorplan.planners.adaptive.settings import Resolved
+from tensorplan.planners.adaptive.state import Look, State
+from tensorplan.records import IterationEvent, Phase, Status
+
+StateT = TypeVar("StateT", bound=State)
+
+LOOK_SIZE, LOOK_GROWTH = 64, 1.6
+"""Rollouts of an attempt to certify: so many first, and then so many times more."""
+
+MOST_IN_LOOK = 1 << 17
+"""Rollouts after which an attempt is given up."""
+
+WIDEST_BATCH = 4096
+"""Rollouts that walk together."""
+
+HOPELESS = 0.75
+"""An attempt is given up where the gap to the mean return is this part of the goal."""
+
+RESPREAD = 0.97
+"""Spreads are computed anew when the upper bound has fallen to this part of what it was."""
+
+TAIL = 0.01
+"""What the stages after a rollout of an endless process may be worth, as a part of delta."""
+
+
+class Engine(ABC, Generic[StateT]):
+    """Begin, step, until done.
+
+    Args:
+        access: local access.
+        start: a handle of the one start state.
+        resolved: what to run.
+        oracle: chooses the optimistic parameter.
+    """
+
+    def __init__(
+        self, access: LocalAccess, start: Handle, resolved: Resolved, oracle: SlabOracle
+    ) -> None:
+        self.access, self.start, self.resolved, self.oracle = access, start, resolved, oracle
+        self.ranges, self.discount = resolved.ranges, resolved.spec.discount
+        self.objective = access.features(start)[0]
+        # Both bounds get half of what confidence leaves (B9).
+        self.book = Book(resolved, resolved.level / 2)
+        self._look_level = resolved.level / 2
+        self.length = rollout_length(self.ranges, TAIL * resolved.delta)
+
+    @abstractmethod
+    def begin(self) -> StateT:
+        """The state before the first step."""
+
+    @abstractmethod
+    def work(self, state: StateT) -> StateT:
+        """Certify a policy, or sharpen the data."""
+
+    @abstractmethod
+    def spreads(self, state: StateT, slab: Slab) -> Spreads:
+        """How far the answers at a critical state can spread at any believable parameter."""
+
+    @abstractmethod
+    def first_draws(self, stage: int) -> int:
+        """Draws of each action at the first critical state."""
+
+    def status(self, state: StateT) -> Status | None:
+        """How the run ended, or None while it has not."""
+        return state.status
+
+    def stopped(self, state: StateT, status: Status) -> StateT:
+        """The state, marked as ended from outside."""
+        return replace(state, status=status)
+
+    def step(self, state: StateT) -> StateT:
+        """One optimistic choice, and what follows from it."""
+        if not state.slabs:
+            state = self.open(state, self.start, self.first_draws(1))
+        state = self._choose(state)
+        if state.status is None and state.upper - state.lower <= self.resolved.delta:
+            state = replace(state, status=Status.CERTIFIED)
+        if state.status is None:
+            state = self.work(state)
+        return self._told(state)
+
+    def nothing_known(self) -> Hypotheses:
+        """The ball."""
+        resolved = self.resolved
+        return Hypotheses(
+            dim=resolved.spec.dim,
+            norm=resolved.norm,
+            root=0.0,
+            slab_width=resolved.slack(),
+            bellman=resolved.bellman,
+        )
+
+    def open(self, state: StateT, handle: Handle, draws: int) -> StateT:
+        """Make a state critical, by draws of all its actions; they open an index (F1)."""
+        index = len(state.slabs) + 1
+        measurement = self.access.measure(
+            handle, handle.stage, draws, phase=Phase.REFINE, key=(index, 0), detail=True
+        )
+        slab = open_slab(index, handle, measurement)
+        state = replace(state, beliefs=state.beliefs.with_cuts(self.book.cuts(slab)))
+        slab = self.book.with_radii(slab, self.spreads(state, slab))
+        return state.with_new_slab(slab, self.discount)
+
+    def refine(self, state: StateT, place: int, more: Mapping[int, int]) -> StateT:
+        """Draw more at a critical state.
+
+        Args:
+            state: what is known.
+            place: of the critical state.
+            more: position of an action among those available -> draws.
+        """
+        slab = state.slabs[place]
+        for draws in sorted(set(more.values())):
+            chosen = np.zeros((1, self.resolved.spec.actions), np.bool_)
+            chosen[0, slab.actions[[a for a, count in more.items() if count == draws]]] = True
+            measurement = self.access.measure(
+                slab.handle,
+                slab.stage,
+                draws,
+                phase=Phase.REFINE,
+                key=(slab.index, slab.draws),
+                actions=chosen,
+                detail=True,
+            )
+            slab = slab.with_draws(measurement)
+        fresh = self.book.with_radii(slab, self.spreads(state, slab))
+        return state.with_slab(place, fresh, self.discount)
+
+    def respread(self, state: StateT) -> StateT:
+        """Radii by the spread over what is believable now, where they have become smaller."""
+        for place, slab in enumerate(state.slabs):
+            fresh = self.book.with_radii(slab, self.spreads(state, slab))
+            if np.any(fresh.radii < RESPREAD * slab.radii):
+                state = state.with_slab(place, fresh, self.discount)
+        return replace(state, spread_upper=state.upper)
+
+    def verify(self, state: StateT, policy: Policy) -> StateT:
+        """Try to certify a policy by fresh rollouts, at a level of this attempt's own (B9, F4)."""
+        look = state.looks.count + 1
+        level = 6 * self._look_level / (math.pi**2 * look**2)
+        goal, whole = self.resolved.delta, self.ranges.summed(self.ranges.horizon)
+        returns = np.zeros(0)
+        size, part, lower = LOOK_SIZE, 0, -math.inf
+        while size <= MOST_IN_LOOK:
+            while len(returns) < size:
+                batch = roll(
+                    self.access,
+                    self.start,
+                    policy,
+                    min(size - len(returns), WIDEST_BATCH),
+                    length=self.length,
+                    phase=Phase.VERIFY,
+                    key=(state.batches, part),
+                )
+                returns, part = np.concatenate([returns, batch.returns]), part + 1
+            lower = betting_lower(returns, self.ranges.rest_low, level)
+            lower -= self.resolved.inaccuracy * whole
+            if state.upper - lower <= goal or state.upper - returns.mean() > HOPELESS * goal:
+                break
+            size = math.ceil(size * LOOK_GROWTH)
+        done = state.upper - lower <= goal
+        looks = Look(look, state.looks.failed + (not done))
+        state = replace(state, looks=looks, batches=state.batches + 1)
+        if lower > state.lower:
+            state = replace(state, lower=lower, best=policy)
+        return replace(state, status=Status.CERTIFIED) if done else state
+
+    def _choose(self, state: StateT) -> StateT:
+        """The optimistic parameter, and the upper bound."""
+        if math.isinf(state.spread_upper) or state.upper <= RESPREAD * state.spread_upper:
+            state = self.respread(state)
+        optimum = self.oracle.maximise(self.objective, state.beliefs)
+        state = replace(state, optimum=optimum, nodes=state.nodes + optimum.nodes)
+        if optimum.status is OracleStatus.EMPTY:
+            return replace(state, status=Status.REJECTED)
+        upper = min(optimum.upper + self.resolved.eta, self.ranges.high(1), state.upper)
+        return replace(state, upper=upper)
+
+    def _told(self, state: StateT) -> StateT:
+        optimum = state.choice
+        event = IterationEvent(
+            iteration=len(state.events) + 1,
+            upper=state.upper,
+            predicted=optimum.value,
+            theta=tuple(optimum.theta.tolist()),
+            failed=None,
+            queries=self.access.queries.total,
+            nodes=state.nodes,
+        )
+        return replace(state, events=(*state.events, event))

@@ -1,0 +1,246 @@
+"""The adaptive planner for features along the axes, as tabular ones are.
+
+Box propagation gives the upper bound without a search. The empirical model says how often the
+optimistic policy meets each critical state, and its actions there are drawn again where visits
+times noise, for each draw, are largest. States that it meets often enough are opened. The policy
+that is certified is a table: the one that is best in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tensorplan.local import Handle, Key, LocalAccess, Measurement
+from tensorplan.planners.adaptive.book import Slab, Spreads, box_spread
+from tensorplan.planners.adaptive.engine import Engine
+from tensorplan.planners.adaptive.state import State
+from tensorplan.records import FloatArray, IntArray, Phase
+
+FIRST_DRAWS = 32
+UPPER_SHARE = 0.7
+"""Part of the gap that the upper bound may take before a policy is certified."""
+
+UNSEEN = 0.02
+"""A state is opened once visits times its largest value exceed this part of delta."""
+
+SPREAD_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class TablePolicy:
+    """Plays an action by the axis of the features.
+
+    Attributes:
+        table: [H or 1, d], by stage and axis; -1 where the first available action is played.
+    """
+
+    table: IntArray
+
+    def act(
+        self, access: LocalAccess, handle: Handle, phase: Phase, key: Key
+    ) -> tuple[IntArray, list[tuple[IntArray, Measurement]]]:
+        """Actions for n states: [n]; nothing is measured."""
+        axes = access.features(handle).argmax(axis=1)
+        allowed = access.allowed(handle)
+        actions = self.table[handle.stage - 1, axes]
+        known = (actions >= 0) & allowed[np.arange(handle.size), actions]
+        return np.where(known, actions, allowed.argmax(axis=1)), []
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The empirical model of the K critical states, and of m unopened ones behind them.
+
+    Attributes:
+        rewards: [K, A], mean; -inf where there is no action.
+        moves: [K, A, K + m], probabilities of the next state, features' lengths and discount
+            included.
+        ends: [K + m, 2], range of the value of each.
+        width: [K, A], radii of the slabs.
+        counts: [K, A], draws.
+    """
+
+    rewards: FloatArray
+    moves: FloatArray
+    ends: FloatArray
+    width: FloatArray
+    counts: FloatArray
+
+    def visits(self, actions: IntArray) -> FloatArray:
+        """Discounted visits from the first state, of a choice of actions: [K + m]."""
+        count = len(self.rewards)
+        moves = self.moves[np.arange(count), actions]
+        first = np.zeros(count)
+        first[0] = 1.0
+        inside = np.linalg.solve(np.eye(count) - moves[:, :count].T, first)
+        return np.concatenate([inside, moves[:, count:].T @ inside])
+
+    def values(self, actions: IntArray, unseen: FloatArray) -> FloatArray:
+        """Values in the model of a choice of actions, with given values of unopened states: [K]."""
+        rows = np.arange(len(self.rewards))
+        moves = self.moves[rows, actions]
+        count = len(rows)
+        sure = self.rewards[rows, actions] + moves[:, count:] @ unseen
+        return np.linalg.solve(np.eye(count) - moves[:, :count], sure)
+
+    def best(self, unseen: FloatArray) -> IntArray:
+        """The best actions in the model, by policy iteration: [K]."""
+        count = len(self.rewards)
+        actions = self.rewards.argmax(axis=1)
+        for _ in range(100):
+            values = np.concatenate([self.values(actions, unseen), unseen])
+            worth = self.rewards + self.moves @ values
+            better = worth.argmax(axis=1)
+            rows = np.arange(count)
+            better = np.where(worth[rows, better] > worth[rows, actions] + 1e-12, better, actions)
+            if np.array_equal(better, actions):
+                break
+            actions = better
+        return actions
+
+    def optimistic(self) -> IntArray:
+        """The actions that the upper ends of the ranges prefer: [K]."""
+        return (self.rewards + self.width + self.moves @ self.ends[:, 1]).argmax(axis=1)
+
+
+@dataclass(frozen=True)
+class TabularState(State):
+    """What the planner knows, with where unopened states are to be found.
+
+    Attributes:
+        found: (stage, axis) -> a handle of the state.
+    """
+
+    found: Mapping[tuple[int, int], Handle] = field(default_factory=dict[tuple[int, int], Handle])
+
+
+class TabularEngine(Engine[TabularState]):
+    """Features along the axes."""
+
+    def begin(self) -> TabularState:
+        """Nothing is known but where the episode starts."""
+        return TabularState(self.nothing_known())
+
+    def first_draws(self, stage: int) -> int:
+        """Draws of each action at a new critical state."""
+        return FIRST_DRAWS
+
+    def spreads(self, state: TabularState, slab: Slab) -> Spreads:
+        """By the ranges of theta's entries."""
+        widest = self.book.widest(slab)
+        box = self.oracle.box(state.beliefs)
+        if box is None:
+            low, high = self.book.next_values(slab)
+            box = np.full((len(self.objective), 2), 0.0)
+            box[:, 0], box[:, 1] = low, high
+        found = box_spread(slab, self.discount, box[:, 0], box[:, 1])
+        if found is None:
+            return widest
+        return Spreads(
+            np.minimum(found.variance, widest.variance), np.minimum(found.reach, widest.reach)
+        )
+
+    def respread(self, state: TabularState) -> TabularState:
+        """Radii and ranges sharpen one another."""
+        for _ in range(SPREAD_ROUNDS):
+            before = state.beliefs
+            state = super().respread(state)
+            if state.beliefs is before:
+                break
+        return state
+
+    def work(self, state: TabularState) -> TabularState:
+        """Open what the optimistic policy meets, certify, or draw where it pays."""
+        state = self._find(state)
+        keys, model = self._model(state)
+        optimistic = model.optimistic()
+        visits = model.visits(optimistic)
+        count = len(state.slabs)
+        size = np.abs(model.ends[count:]).max(axis=1, initial=0.0)
+        new = np.flatnonzero(visits[count:] * size > UNSEEN * self.resolved.delta)
+        if len(new):
+            for key in [keys[count + k] for k in new.tolist()]:
+                state = self.open(state, state.found[key], FIRST_DRAWS)
+            return replace(state, spread_upper=np.inf)
+        state = self._certify(state, keys, model, optimistic)
+        return state if state.status is not None else self._refine(state, model, optimistic, visits)
+
+    def _find(self, state: TabularState) -> TabularState:
+        """Where the states behind critical ones are to be found."""
+        found = dict(state.found)
+        for slab in state.slabs:
+            for handle, features in slab.following:
+                for row in np.flatnonzero(features.any(axis=1)).tolist():
+                    key = (handle.stage, int(features[row].argmax()))
+                    if key not in found:
+                        found[key] = self.access.take(handle, [row])
+        return replace(state, found=found)
+
+    def _model(self, state: TabularState) -> tuple[list[tuple[int, int]], Model]:
+        """The empirical model, and the stage and axis of each of its states."""
+        keys = [(slab.stage, int(slab.features.argmax())) for slab in state.slabs]
+        place = {key: k for k, key in enumerate(keys)}
+        for key in state.found:
+            if key not in place:
+                place[key] = len(keys)
+                keys.append(key)
+        count, actions = len(state.slabs), self.resolved.spec.actions
+        rewards, width = np.full((count, actions), -np.inf), np.zeros((count, actions))
+        moves, counts = np.zeros((count, actions, len(keys))), np.ones((count, actions))
+        for k, slab in enumerate(state.slabs):
+            for a, sample, radius in zip(
+                slab.actions.tolist(), slab.samples, slab.radii.tolist(), strict=True
+            ):
+                rewards[k, a], width[k, a] = sample.mean[1], radius
+                counts[k, a] = sample.count
+                after = self.ranges.after(slab.stage)
+                for axis in np.flatnonzero(sample.mean[2:]).tolist():
+                    length = sample.mean[2 + axis]
+                    moves[k, a, place[after, axis]] += self.discount * length
+        box = self.oracle.box(state.beliefs)
+        assert box is not None
+        ends = np.array([box[axis] for _, axis in keys])
+        eta = self.resolved.eta
+        low = np.array([self.ranges.low(stage) - eta for stage, _ in keys])
+        high = np.array([self.ranges.high(stage) + eta for stage, _ in keys])
+        ends = np.stack([np.maximum(ends[:, 0], low), np.minimum(ends[:, 1], high)], axis=1)
+        return keys, Model(rewards, moves, ends, width, counts)
+
+    def _certify(
+        self,
+        state: TabularState,
+        keys: list[tuple[int, int]],
+        model: Model,
+        optimistic: IntArray,
+    ) -> TabularState:
+        """Certify the policy that is best in the model, if its value there is close enough."""
+        count = len(state.slabs)
+        unseen = model.ends[count:, 0]
+        candidates = [model.best(unseen), optimistic]
+        worth = [float(model.values(actions, unseen)[0]) for actions in candidates]
+        if state.upper - max(worth) > UPPER_SHARE * self.resolved.delta:
+            return state
+        actions = candidates[int(np.argmax(worth))]
+        stages = self.ranges.horizon or 1
+        table = np.full((stages, self.resolved.spec.dim), -1, np.int64)
+        for (stage, axis), action in zip(keys[:count], actions.tolist(), strict=True):
+            table[stage - 1, axis] = action
+        return self.verify(state, TablePolicy(table))
+
+    def _refine(
+        self, state: TabularState, model: Model, actions: IntArray, visits: FloatArray
+    ) -> TabularState:
+        """Double the draws that take most noise off the bound, until half of it is covered."""
+        rows = np.arange(len(actions))
+        noise = visits[: len(rows)] * model.width[rows, actions]
+        order = np.argsort(-noise / model.counts[rows, actions])
+        covered = np.cumsum(noise[order])
+        last = int(np.searchsorted(covered, covered[-1] / 2)) + 1
+        for place in order[:last].tolist():
+            slab = state.slabs[place]
+            arm = int(np.flatnonzero(slab.actions == actions[place])[0])
+            state = self.refine(state, place, {arm: slab.samples[arm].count})
+        return replace(state, spread_upper=np.inf)
