@@ -9,28 +9,38 @@ import pytest
 from tensorplan import problems
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
-from tensorplan.problem import Simulator
+from tensorplan.problem import Simulator, allowed_actions
 from tensorplan.problems.settings import settings_of
 from tensorplan.records import FloatArray, Phase
+from tensorplan.testing import check_simulator
 
 REQUIRED = {
     "aggregated",
     "combination-lock",
     "counterexample",
     "deep-sea",
+    "frozen-lake",
+    "gambler",
     "hidden-linear",
     "lower-bound",
     "random-tabular",
+    "river-swim",
 }
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     *[(name, {}) for name in problems.names()],
     ("aggregated", {"stochastic": True, "actions": 3}),
     ("combination-lock", {"actions": 5, "length": 7}),
     ("deep-sea", {"features": "one-hot", "size": 6, "seed": 3}),
+    ("frozen-lake", {"horizon": 6, "map": "SFF/HFG"}),
+    ("frozen-lake", {"slippery": False, "ends": "learned"}),
+    ("gambler", {"stakes": "any", "horizon": 5, "goal": 7}),
+    ("gambler", {"features": "unit-bets", "win": 0.6}),
+    ("gambler", {"stakes": "unit"}),
     ("hidden-linear", {"successors": 3, "weights": "unequal", "dim": 2, "actions": 3}),
     ("hidden-linear", {"successors": 2, "rewards": "bernoulli", "gap": 1.0, "horizon": 7}),
     ("random-tabular", {"outcomes": 4, "realizable": "suboptimal"}),
     ("random-tabular", {"realizable": "none", "states": 7}),
+    ("river-swim", {"horizon": 8, "states": 3}),
 ]
 every_variant = pytest.mark.parametrize(
     ("name", "settings"), VARIANTS, ids=[f"{name}-{settings}" for name, settings in VARIANTS]
@@ -69,6 +79,11 @@ def test_contract_holds_on_random_episodes(name: str, settings: dict[str, object
 
 
 @every_variant
+def test_simulators_conform(name: str, settings: dict[str, object]):
+    check_simulator(problems.make(name, **settings)).raise_if_broken()
+
+
+@every_variant
 def test_same_seed_same_process(name: str, settings: dict[str, object]):
     first = rollouts(problems.make(name, **settings), seed=2, count=20)
     again = rollouts(problems.make(name, **settings), seed=2, count=20)
@@ -91,10 +106,13 @@ def test_other_seed_other_process(name: str):
 def test_promised_determinism(name: str, settings: dict[str, object]):
     simulator = problems.make(name, **settings)
     rng = np.random.default_rng(0)
-    states = np.repeat(simulator.start(rng), 200, axis=0)
-    step = simulator.step(states, 1, np.zeros(200, np.int64), rng)
-    varies = len(np.unique(step.states, axis=0)) > 1 or len(np.unique(step.rewards)) > 1
-    assert varies != simulator.spec.deterministic
+    start = simulator.start(rng)
+    varies: list[bool] = []
+    for action in np.flatnonzero(allowed_actions(simulator, start, 1)[0]):
+        step = simulator.step(np.repeat(start, 200, axis=0), 1, np.full(200, action), rng)
+        parts = (step.states, step.rewards)
+        varies.append(any(len(np.unique(part, axis=0)) > 1 for part in parts))
+    assert any(varies) != simulator.spec.deterministic
 
 
 @pytest.mark.parametrize("name", problems.names())
@@ -224,6 +242,18 @@ def test_families_without_readable_settings_are_mistakes():
         ("deep-sea", {"size": 0}),
         ("deep-sea", {"size": 61, "features": "one-hot"}),
         ("deep-sea", {"seed": -1}),
+        ("frozen-lake", {"map": "SFG/FF"}),
+        ("frozen-lake", {"map": "SFX"}),
+        ("frozen-lake", {"map": "SFS/FFG"}),
+        ("frozen-lake", {"map": "SFF"}),
+        ("frozen-lake", {"map": "4x5"}),
+        ("frozen-lake", {"horizon": 0}),
+        ("frozen-lake", {"horizon": 5, "discount": 0.5}),
+        ("frozen-lake", {"discount": 1.0}),
+        ("gambler", {"goal": 1}),
+        ("gambler", {"win": 1.0}),
+        ("gambler", {"start": 20}),
+        ("gambler", {"features": "unit-bets", "horizon": 5}),
         ("hidden-linear", {"dim": 1}),
         ("hidden-linear", {"gap": 0.0}),
         ("hidden-linear", {"gap": 1.5}),
@@ -232,10 +262,15 @@ def test_families_without_readable_settings_are_mistakes():
         ("random-tabular", {"states": 1, "realizable": "none"}),
         ("random-tabular", {"actions": 1, "realizable": "suboptimal"}),
         ("random-tabular", {"outcomes": 0}),
+        ("river-swim", {"states": 1}),
+        ("river-swim", {"discount": 0.0}),
     ],
 )
 def test_settings_out_of_range_are_refused(name: str, settings: dict[str, object]):
     with pytest.raises(SettingError) as caught:
         problems.make(name, **settings)
-    assert any(f"{key}={value}" in caught.value.value for key, value in settings.items())
+    texts = [
+        text for key, value in settings.items() for text in (f"{key}={value}", f"{key}={value!r}")
+    ]
+    assert any(text in caught.value.value for text in texts)
     assert caught.value.way_out

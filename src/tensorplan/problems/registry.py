@@ -16,9 +16,12 @@ _MODULES: Final = (
     "combination_lock",
     "counterexample",
     "deep_sea",
+    "frozen_lake",
+    "gambler",
     "hidden_linear",
     "lower_bound",
     "random_tabular",
+    "river_swim",
 )
 """Modules of this package that define a ``FAMILY``: a new family is one more line here.
 
