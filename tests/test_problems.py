@@ -16,6 +16,7 @@ from tensorplan.testing import check_simulator
 
 REQUIRED = {
     "aggregated",
+    "asset-selling",
     "combination-lock",
     "counterexample",
     "deep-sea",
@@ -29,6 +30,8 @@ REQUIRED = {
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     *[(name, {}) for name in problems.names()],
     ("aggregated", {"stochastic": True, "actions": 3}),
+    ("asset-selling", {"at": ".6/.8", "offers": 3}),
+    ("asset-selling", {"levels": 16, "thresholds": 2, "offers": 4}),
     ("combination-lock", {"actions": 5, "length": 7}),
     ("deep-sea", {"features": "one-hot", "size": 6, "seed": 3}),
     ("frozen-lake", {"horizon": 6, "map": "SFF/HFG"}),
@@ -75,7 +78,7 @@ def test_contract_holds_on_random_episodes(name: str, settings: dict[str, object
     seen = rollouts(simulator, seed=1)
     assert max(np.linalg.norm(features, axis=1).max() for features, _ in seen) <= 1 + 1e-12
     if simulator.spec.horizon is not None:
-        assert len(seen) == simulator.spec.horizon
+        assert len(seen) == simulator.spec.horizon or simulator.spec.may_terminate
 
 
 @every_variant
@@ -237,6 +240,10 @@ def test_families_without_readable_settings_are_mistakes():
         ("aggregated", {"members": 1}),
         ("aggregated", {"actions": 1}),
         ("aggregated", {"groups": 0}),
+        ("asset-selling", {"offers": 0}),
+        ("asset-selling", {"thresholds": 0}),
+        ("asset-selling", {"at": "high"}),
+        ("asset-selling", {"levels": 0}),
         ("combination-lock", {"length": 0}),
         ("combination-lock", {"seed": -1}),
         ("deep-sea", {"size": 0}),

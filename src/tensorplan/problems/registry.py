@@ -13,6 +13,7 @@ from tensorplan.problems.settings import Value, known, settings_of, unknown
 
 _MODULES: Final = (
     "aggregated",
+    "asset_selling",
     "combination_lock",
     "counterexample",
     "deep_sea",
