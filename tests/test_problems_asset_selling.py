@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from problems_reference import check_linear, recursive_value, reference_of
+from problems_reference import check_linear, played, recursive_value, reference_of
 
 from tensorplan import problems
 from tensorplan.errors import SettingError
 from tensorplan.exact import best_realizable_value, evaluate, realizable_policies, solve
-from tensorplan.problems.asset_selling import ACCEPT, CELLS, FAMILY, AssetSelling, Policy
+from tensorplan.problems.asset_selling import ACCEPT, CELLS, FAMILY, AssetSelling
 from tensorplan.records import IntArray, States
 
 
@@ -30,18 +30,6 @@ def best_policy(world: AssetSelling):
         return np.where(states > waiting[world.horizon - stage], ACCEPT, 0)
 
     return policy
-
-
-def simulated(world: AssetSelling, policy: Policy, episodes: int, seed: int) -> tuple[float, float]:
-    """Mean return of episodes played in the simulator, and its standard error."""
-    rng = np.random.default_rng(seed)
-    states, returns = np.repeat(world.start(rng), episodes), np.zeros(episodes)
-    alive = np.ones(episodes, np.bool_)
-    for stage in range(1, world.horizon + 1):
-        step = world.step(states, stage, policy(states, stage), rng)
-        returns += np.where(alive, step.rewards, 0.0)
-        states, alive = step.states, alive & ~step.terminated
-    return float(returns.mean()), float(returns.std() / math.sqrt(episodes))
 
 
 @pytest.mark.parametrize(("offers", "optimal"), [(1, 0.5), (2, 0.625), (9, 0.8498), (10, 0.8611)])
@@ -81,7 +69,7 @@ def test_values_of_policies_agree_with_closed_forms_and_play(threshold: float):
     world = AssetSelling(offers=6, thresholds=(threshold,))
     value = world.policy_value(accepting_from(threshold))
     assert world.best_threshold() == (threshold, pytest.approx(value, abs=2 / CELLS))
-    mean, error = simulated(world, accepting_from(threshold), 40_000, seed=1)
+    mean, error = played(world, accepting_from(threshold), 40_000, seed=1)
     assert abs(mean - value) < 6 * error + 2 / CELLS
     assert world.policy_value(lambda states, stage: np.full(len(states), ACCEPT)) == 0.0
 

@@ -14,6 +14,7 @@ from tensorplan.problems.settings import Value, known, settings_of, unknown
 _MODULES: Final = (
     "aggregated",
     "asset_selling",
+    "bermudan_put",
     "combination_lock",
     "counterexample",
     "deep_sea",
