@@ -1,13 +1,16 @@
 """Slow or independent computations that the tests of the finite problems compare with."""
 
+import math
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 
 import numpy as np
 
 from tensorplan.finite import FiniteProcess
+from tensorplan.problem import Simulator
 from tensorplan.problems import Family, LinearTable
-from tensorplan.records import BoolArray, FloatArray, IntArray
+from tensorplan.records import BoolArray, FloatArray, IntArray, States
 
 
 def horizon_of(process: FiniteProcess) -> int:
@@ -86,6 +89,21 @@ def returns_of_all_sequences(world: LinearTable) -> dict[tuple[int, ...], float]
             states, total = step.states, total + float(step.rewards[0])
         returns[sequence] = total
     return returns
+
+
+def played(
+    world: Simulator, policy: Callable[[States, int], IntArray], episodes: int, seed: int
+) -> tuple[float, float]:
+    """Mean return of a policy's episodes, and its standard error."""
+    assert world.spec.horizon is not None
+    rng = np.random.default_rng(seed)
+    states, returns = np.repeat(world.start(rng), episodes), np.zeros(episodes)
+    alive = np.ones(episodes, np.bool_)
+    for stage in range(1, world.spec.horizon + 1):
+        step = world.step(states, stage, policy(states, stage), rng)
+        returns += np.where(alive, step.rewards, 0.0)
+        states, alive = step.states, alive & ~step.terminated
+    return float(returns.mean()), float(returns.std() / math.sqrt(episodes))
 
 
 def misfit_of(column: FloatArray, values: FloatArray) -> float:

@@ -9,28 +9,44 @@ import pytest
 from tensorplan import problems
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
-from tensorplan.problem import Simulator
+from tensorplan.problem import Simulator, allowed_actions
 from tensorplan.problems.settings import settings_of
 from tensorplan.records import FloatArray, Phase
+from tensorplan.testing import check_simulator
 
 REQUIRED = {
     "aggregated",
+    "asset-selling",
+    "bermudan-put",
     "combination-lock",
     "counterexample",
     "deep-sea",
+    "frozen-lake",
+    "gambler",
     "hidden-linear",
     "lower-bound",
     "random-tabular",
+    "river-swim",
 }
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     *[(name, {}) for name in problems.names()],
     ("aggregated", {"stochastic": True, "actions": 3}),
+    ("asset-selling", {"at": ".6/.8", "offers": 3}),
+    ("asset-selling", {"levels": 16, "thresholds": 2, "offers": 4}),
+    ("bermudan-put", {"features": "payoff", "dates": 4, "spot": 44.0}),
+    ("bermudan-put", {"features": "payoff-and-time", "volatility": 0.4, "dates": 3}),
     ("combination-lock", {"actions": 5, "length": 7}),
     ("deep-sea", {"features": "one-hot", "size": 6, "seed": 3}),
+    ("frozen-lake", {"horizon": 6, "map": "SFF/HFG"}),
+    ("frozen-lake", {"slippery": False, "ends": "learned"}),
+    ("gambler", {"stakes": "any", "horizon": 5, "goal": 7}),
+    ("gambler", {"features": "unit-bets", "win": 0.6}),
+    ("gambler", {"stakes": "unit"}),
     ("hidden-linear", {"successors": 3, "weights": "unequal", "dim": 2, "actions": 3}),
     ("hidden-linear", {"successors": 2, "rewards": "bernoulli", "gap": 1.0, "horizon": 7}),
     ("random-tabular", {"outcomes": 4, "realizable": "suboptimal"}),
     ("random-tabular", {"realizable": "none", "states": 7}),
+    ("river-swim", {"horizon": 8, "states": 3}),
 ]
 every_variant = pytest.mark.parametrize(
     ("name", "settings"), VARIANTS, ids=[f"{name}-{settings}" for name, settings in VARIANTS]
@@ -65,7 +81,12 @@ def test_contract_holds_on_random_episodes(name: str, settings: dict[str, object
     seen = rollouts(simulator, seed=1)
     assert max(np.linalg.norm(features, axis=1).max() for features, _ in seen) <= 1 + 1e-12
     if simulator.spec.horizon is not None:
-        assert len(seen) == simulator.spec.horizon
+        assert len(seen) == simulator.spec.horizon or simulator.spec.may_terminate
+
+
+@every_variant
+def test_simulators_conform(name: str, settings: dict[str, object]):
+    check_simulator(problems.make(name, **settings)).raise_if_broken()
 
 
 @every_variant
@@ -91,10 +112,13 @@ def test_other_seed_other_process(name: str):
 def test_promised_determinism(name: str, settings: dict[str, object]):
     simulator = problems.make(name, **settings)
     rng = np.random.default_rng(0)
-    states = np.repeat(simulator.start(rng), 200, axis=0)
-    step = simulator.step(states, 1, np.zeros(200, np.int64), rng)
-    varies = len(np.unique(step.states, axis=0)) > 1 or len(np.unique(step.rewards)) > 1
-    assert varies != simulator.spec.deterministic
+    start = simulator.start(rng)
+    varies: list[bool] = []
+    for action in np.flatnonzero(allowed_actions(simulator, start, 1)[0]):
+        step = simulator.step(np.repeat(start, 200, axis=0), 1, np.full(200, action), rng)
+        parts = (step.states, step.rewards)
+        varies.append(any(len(np.unique(part, axis=0)) > 1 for part in parts))
+    assert any(varies) != simulator.spec.deterministic
 
 
 @pytest.mark.parametrize("name", problems.names())
@@ -219,11 +243,30 @@ def test_families_without_readable_settings_are_mistakes():
         ("aggregated", {"members": 1}),
         ("aggregated", {"actions": 1}),
         ("aggregated", {"groups": 0}),
+        ("asset-selling", {"offers": 0}),
+        ("asset-selling", {"thresholds": 0}),
+        ("asset-selling", {"at": "high"}),
+        ("asset-selling", {"levels": 0}),
+        ("bermudan-put", {"dates": 0}),
+        ("bermudan-put", {"volatility": 0.0}),
+        ("bermudan-put", {"rate": -0.01}),
         ("combination-lock", {"length": 0}),
         ("combination-lock", {"seed": -1}),
         ("deep-sea", {"size": 0}),
         ("deep-sea", {"size": 61, "features": "one-hot"}),
         ("deep-sea", {"seed": -1}),
+        ("frozen-lake", {"map": "SFG/FF"}),
+        ("frozen-lake", {"map": "SFX"}),
+        ("frozen-lake", {"map": "SFS/FFG"}),
+        ("frozen-lake", {"map": "SFF"}),
+        ("frozen-lake", {"map": "4x5"}),
+        ("frozen-lake", {"horizon": 0}),
+        ("frozen-lake", {"horizon": 5, "discount": 0.5}),
+        ("frozen-lake", {"discount": 1.0}),
+        ("gambler", {"goal": 1}),
+        ("gambler", {"win": 1.0}),
+        ("gambler", {"start": 20}),
+        ("gambler", {"features": "unit-bets", "horizon": 5}),
         ("hidden-linear", {"dim": 1}),
         ("hidden-linear", {"gap": 0.0}),
         ("hidden-linear", {"gap": 1.5}),
@@ -232,10 +275,15 @@ def test_families_without_readable_settings_are_mistakes():
         ("random-tabular", {"states": 1, "realizable": "none"}),
         ("random-tabular", {"actions": 1, "realizable": "suboptimal"}),
         ("random-tabular", {"outcomes": 0}),
+        ("river-swim", {"states": 1}),
+        ("river-swim", {"discount": 0.0}),
     ],
 )
 def test_settings_out_of_range_are_refused(name: str, settings: dict[str, object]):
     with pytest.raises(SettingError) as caught:
         problems.make(name, **settings)
-    assert any(f"{key}={value}" in caught.value.value for key, value in settings.items())
+    texts = [
+        text for key, value in settings.items() for text in (f"{key}={value}", f"{key}={value!r}")
+    ]
+    assert any(text in caught.value.value for text in texts)
     assert caught.value.way_out

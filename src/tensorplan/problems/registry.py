@@ -13,12 +13,17 @@ from tensorplan.problems.settings import Value, known, settings_of, unknown
 
 _MODULES: Final = (
     "aggregated",
+    "asset_selling",
+    "bermudan_put",
     "combination_lock",
     "counterexample",
     "deep_sea",
+    "frozen_lake",
+    "gambler",
     "hidden_linear",
     "lower_bound",
     "random_tabular",
+    "river_swim",
 )
 """Modules of this package that define a ``FAMILY``: a new family is one more line here.
 
