@@ -230,6 +230,8 @@ class SlabOracle:
     def _take(self, beliefs: Hypotheses) -> RowTable:
         """The rows of a set; the trees are kept where they still hold."""
         table = self._table
+        if table is not None and beliefs is table.beliefs:
+            return table
         if table is None or not beliefs.extends(table.beliefs):
             table = self._table = RowTable(beliefs)
             self._trees.clear()

@@ -169,24 +169,30 @@ class Book:
         return Cuts(np.array(normals), np.array(lows), np.array(highs))
 
 
-def box_spread(slab: Slab, discount: float, low: FloatArray, high: FloatArray) -> Spreads | None:
+def box_spread(
+    slab: Slab, discount: float, box: FloatArray, low: float, high: float
+) -> Spreads | None:
     """The spread that ranges of theta's entries allow, for features along the axes.
 
     Args:
         slab: the state.
         discount: gamma.
-        low: [d].
-        high: [d].
+        box: [d, 2].
+        low: least value of a next state.
+        high: largest value of a next state.
     """
-    variance, reach = np.zeros(len(slab.samples)), np.zeros(len(slab.samples))
+    most = max(0 if s.values is None else len(s.values) for s in slab.samples)
+    weights = np.zeros((len(slab.samples), most))
+    ends = np.zeros((*weights.shape, 2))
     for place, sample in enumerate(slab.samples):
         if sample.values is None or sample.counts is None:
             return None
-        features = sample.values[:, 2:]
-        ends = np.where(features > 0, features * high, features * low).sum(axis=1)
-        starts = np.where(features > 0, features * low, features * high).sum(axis=1)
-        rewards = sample.values[:, 1]
-        starts, ends = rewards + discount * starts, rewards + discount * ends
-        variance[place] = interval_variance(starts, ends, sample.counts / sample.count)
-        reach[place] = float(ends.max() - starts.min())
-    return Spreads(variance, reach)
+        live, rewards = sample.values[:, 0] > 0, sample.values[:, 1]
+        axes = sample.values[:, 2:].argmax(axis=1)
+        lengths = sample.values[np.arange(len(axes)), 2 + axes]
+        own = np.clip(lengths[:, None] * box[axes], low, high)
+        own = rewards[:, None] + discount * np.where(live[:, None], own, 0.0)
+        ends[place, : len(own)], ends[place, len(own) :] = own, own[:1]
+        weights[place, : len(own)] = sample.counts / sample.count
+    reach = ends[:, :, 1].max(axis=1) - ends[:, :, 0].min(axis=1)
+    return Spreads(interval_variance(ends, weights), reach)

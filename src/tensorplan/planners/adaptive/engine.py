@@ -38,7 +38,7 @@ MOST_IN_LOOK = 1 << 17
 WIDEST_BATCH = 4096
 """Rollouts that walk together."""
 
-HOPELESS = 0.75
+HOPELESS = 0.9
 """An attempt is given up where the gap to the mean return is this part of the goal."""
 
 RESPREAD = 0.97
@@ -153,8 +153,9 @@ class Engine(ABC, Generic[StateT]):
 
     def respread(self, state: StateT) -> StateT:
         """Radii by the spread over what is believable now, where they have become smaller."""
-        for place, slab in enumerate(state.slabs):
-            fresh = self.book.with_radii(slab, self.spreads(state, slab))
+        # All by one set, so that it is propagated once.
+        sharper = [self.book.with_radii(slab, self.spreads(state, slab)) for slab in state.slabs]
+        for place, (slab, fresh) in enumerate(zip(state.slabs, sharper, strict=True)):
             if np.any(fresh.radii < RESPREAD * slab.radii):
                 state = state.with_slab(place, fresh, self.discount)
         return replace(state, spread_upper=state.upper)
@@ -180,7 +181,9 @@ class Engine(ABC, Generic[StateT]):
                 returns, part = np.concatenate([returns, batch.returns]), part + 1
             lower = betting_lower(returns, self.ranges.rest_low, level)
             lower -= self.resolved.inaccuracy * whole
-            if state.upper - lower <= goal or state.upper - returns.mean() > HOPELESS * goal:
+            error = returns.std() / math.sqrt(len(returns))
+            hopeless = state.upper - returns.mean() - 2 * error > HOPELESS * goal
+            if state.upper - lower <= goal or hopeless:
                 break
             size = math.ceil(size * LOOK_GROWTH)
         done = state.upper - lower <= goal

@@ -23,6 +23,7 @@ BETS = 12
 
 _LARGEST = 0.95
 _ROUNDS = 4
+_SEARCH = 24
 _SMALL = 1e-3
 """Where k is taken from above its series, 1/2 + y/3 + y^2/4 + ..."""
 
@@ -57,28 +58,24 @@ def _curvature(y: FloatArray) -> FloatArray:
     return np.where(small, 0.5 + y / 3 + y * y, (-np.log1p(-safe) - safe) / (safe * safe))
 
 
-def interval_variance(low: FloatArray, high: FloatArray, weights: FloatArray) -> float:
-    """Largest variance of a value that lies in the k-th range with a given weight.
+def interval_variance(ends: FloatArray, weights: FloatArray) -> FloatArray:
+    """Largest variance of a value that lies in the j-th range with a given weight: [k].
 
     A variance is at most the mean square distance from any centre; over centres that is convex.
 
     Args:
-        low: [m].
-        high: [m].
-        weights: [m], that add up to 1.
+        ends: [k, m, 2], ranges of k actions' answers.
+        weights: [k, m], that add up to 1 for each action.
     """
-    left, right = float(low.min()), float(high.max())
-    for _ in range(60):
+    left, right = ends[:, :, 0].min(axis=1), ends[:, :, 1].max(axis=1)
+    for _ in range(_SEARCH):
         third = (right - left) / 3
-        if _distance(low, high, weights, left + third) < _distance(
-            low, high, weights, right - third
-        ):
-            right -= third
-        else:
-            left += third
-    return _distance(low, high, weights, 0.5 * (left + right))
+        nearer = _distance(ends, weights, left + third) < _distance(ends, weights, right - third)
+        left, right = np.where(nearer, left, left + third), np.where(nearer, right - third, right)
+    return _distance(ends, weights, 0.5 * (left + right))
 
 
-def _distance(low: FloatArray, high: FloatArray, weights: FloatArray, centre: float) -> float:
-    """Mean of the largest square distances from a centre."""
-    return float(weights @ np.maximum((low - centre) ** 2, (high - centre) ** 2))
+def _distance(ends: FloatArray, weights: FloatArray, centre: FloatArray) -> FloatArray:
+    """Mean of the largest square distances from a centre: [k]."""
+    far = np.abs(ends - centre[:, None, None]).max(axis=2)
+    return (weights * far**2).sum(axis=1)

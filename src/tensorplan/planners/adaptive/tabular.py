@@ -20,7 +20,7 @@ from tensorplan.planners.adaptive.state import State
 from tensorplan.records import FloatArray, IntArray, Phase
 
 FIRST_DRAWS = 32
-UPPER_SHARE = 0.7
+UPPER_SHARE = 0.8
 """Part of the gap that the upper bound may take before a policy is certified."""
 
 UNSEEN = 0.02
@@ -112,9 +112,11 @@ class TabularState(State):
 
     Attributes:
         found: (stage, axis) -> a handle of the state.
+        box: [d, 2], ranges of theta's entries.
     """
 
     found: Mapping[tuple[int, int], Handle] = field(default_factory=dict[tuple[int, int], Handle])
+    box: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
 
 
 class TabularEngine(Engine[TabularState]):
@@ -122,7 +124,9 @@ class TabularEngine(Engine[TabularState]):
 
     def begin(self) -> TabularState:
         """Nothing is known but where the episode starts."""
-        return TabularState(self.nothing_known())
+        norm = self.resolved.norm
+        ball = np.repeat([[-norm, norm]], len(self.objective), axis=0)
+        return TabularState(self.nothing_known(), box=ball)
 
     def first_draws(self, stage: int) -> int:
         """Draws of each action at a new critical state."""
@@ -131,12 +135,8 @@ class TabularEngine(Engine[TabularState]):
     def spreads(self, state: TabularState, slab: Slab) -> Spreads:
         """By the ranges of theta's entries."""
         widest = self.book.widest(slab)
-        box = self.oracle.box(state.beliefs)
-        if box is None:
-            low, high = self.book.next_values(slab)
-            box = np.full((len(self.objective), 2), 0.0)
-            box[:, 0], box[:, 1] = low, high
-        found = box_spread(slab, self.discount, box[:, 0], box[:, 1])
+        low, high = self.book.next_values(slab)
+        found = box_spread(slab, self.discount, state.box, low, high)
         if found is None:
             return widest
         return Spreads(
@@ -147,7 +147,7 @@ class TabularEngine(Engine[TabularState]):
         """Radii and ranges sharpen one another."""
         for _ in range(SPREAD_ROUNDS):
             before = state.beliefs
-            state = super().respread(state)
+            state = super().respread(replace(state, box=self._box(state)))
             if state.beliefs is before:
                 break
         return state
@@ -200,14 +200,18 @@ class TabularEngine(Engine[TabularState]):
                 for axis in np.flatnonzero(sample.mean[2:]).tolist():
                     length = sample.mean[2 + axis]
                     moves[k, a, place[after, axis]] += self.discount * length
-        box = self.oracle.box(state.beliefs)
-        assert box is not None
+        box = state.box
         ends = np.array([box[axis] for _, axis in keys])
         eta = self.resolved.eta
         low = np.array([self.ranges.low(stage) - eta for stage, _ in keys])
         high = np.array([self.ranges.high(stage) + eta for stage, _ in keys])
         ends = np.stack([np.maximum(ends[:, 0], low), np.minimum(ends[:, 1], high)], axis=1)
         return keys, Model(rewards, moves, ends, width, counts)
+
+    def _box(self, state: TabularState) -> FloatArray:
+        """Ranges of theta's entries: [d, 2]; as before while no critical state says anything."""
+        box = self.oracle.box(state.beliefs)
+        return state.box if box is None else box
 
     def _certify(
         self,
