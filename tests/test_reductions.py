@@ -208,6 +208,7 @@ def test_conditions_of_the_main_theorem() -> None:
     assert failing(Inaccurate(simulator, 1e-30).conditions(0.5)) == set()
     conditions = Inaccurate(simulator, 1e-3).conditions(0.5)
     assert failing(conditions) == {"inaccuracy"}
+    assert [str(each.value) for each in conditions[:2]] == ["0.0", "1.0"]  # not "-0.0"
     assert failing(Inaccurate(simulator, 1e-3).conditions(HORIZON)) == {"delta, below the horizon"}
     wide = replace(simulator.process.spec, reward_range=(-1.0, 2.0), misspecification=0.1)
     other = TableSimulator(replace(simulator.process, spec=wide))
