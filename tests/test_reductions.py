@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from tensorplan.adapters.levelled import END, Levelled, Levels
 from tensorplan.errors import AccessError, SettingError, SimulatorError
 from tensorplan.exact.values import evaluate
 from tensorplan.finite import FiniteProcess, TableSimulator
-from tensorplan.problem import Simulator, SupportsAllowed, from_functions
+from tensorplan.plan import Plan, plan
+from tensorplan.problem import Codec, Simulator, SupportsAllowed, SupportsPacking, from_functions
 from tensorplan.records import FloatArray, IntArray, Phase, Spec, States, Step
+from tensorplan.testing import CountingSimulator, RecordingSimulator
 from tensorplan.theory import Errata
 
 STATES, ACTIONS, DIM, HORIZON = 6, 3, 2, 4
@@ -205,6 +208,7 @@ def test_conditions_of_the_main_theorem() -> None:
     assert failing(Inaccurate(simulator, 1e-30).conditions(0.5)) == set()
     conditions = Inaccurate(simulator, 1e-3).conditions(0.5)
     assert failing(conditions) == {"inaccuracy"}
+    assert [str(each.value) for each in conditions[:2]] == ["0.0", "1.0"]  # not "-0.0"
     assert failing(Inaccurate(simulator, 1e-3).conditions(HORIZON)) == {"delta, below the horizon"}
     wide = replace(simulator.process.spec, reward_range=(-1.0, 2.0), misspecification=0.1)
     other = TableSimulator(replace(simulator.process, spec=wide))
@@ -324,6 +328,81 @@ def test_levels_carry_objects_masks_and_array_states() -> None:
     states = nested.start(np.random.default_rng(0))
     assert states["state"]["level"] == states["level"] == 1
     assert nested.allowed(states, 1).tolist() == random_process(0).allowed[:1].tolist()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A state of a user's own type."""
+
+    worth: float
+
+
+BY_WORTH = Codec(encode=lambda offer: offer.worth, decode=lambda row: Offer(float(row)))
+OFFERS = (0.3, 0.8, 0.2, 0.9)
+
+
+def seller(codec: Codec | None, horizon: int | None = 4) -> Simulator:
+    """Action 1 takes the offer: the best one is the last. Discounted, any state is alike."""
+
+    def step(offer: Offer, stage: int, action: int, rng: object) -> tuple[float, Offer, bool]:
+        return offer.worth * action, Offer(OFFERS[stage % 4]), action == 1
+
+    def features(offer: Offer, stage: int) -> list[float]:
+        return [max(offer.worth, *OFFERS[stage:], 0.0) / 2, 0.5]
+
+    discount = 1.0 if horizon else 0.5
+    spec = Spec(2, 2, horizon, discount=discount, bound=3.0, deterministic=True)
+    return from_functions(spec, lambda rng: Offer(0.3), step, features, codec=codec)
+
+
+def unbiased(simulator: Simulator) -> Inaccurate:
+    return Inaccurate(simulator, 0.0, bias=lambda states, actions: np.zeros(len(states)))
+
+
+class TestStatesOfOnesOwn:
+    """A simulator around another one takes states as the inner one's user writes them."""
+
+    @pytest.mark.parametrize("codec", [None, BY_WORTH], ids=["objects", "codec"])
+    @pytest.mark.parametrize("wrap", [unbiased, CountingSimulator, RecordingSimulator])
+    def test_as_they_are(self, wrap: Callable[[Simulator], Simulator], codec: Codec | None) -> None:
+        made = plan(wrap(seller(codec)), delta=0.05, start=Offer(0.3))
+        assert self.choices(made, lambda offer, stage: offer) == [0, 0, 0, 1]
+
+    @pytest.mark.parametrize("codec", [None, BY_WORTH], ids=["objects", "codec"])
+    def test_with_their_level(self, codec: Codec | None) -> None:
+        made = plan(Levelled(seller(codec)), delta=0.05, start=(Offer(0.3), 1))
+        assert self.choices(made, lambda offer, stage: (offer, stage)) == [0, 0, 0, 1]
+        wrong: tuple[Any, ...] = (Offer(0.3), (Offer(0.3),), (Offer(0.3), 1.5), (Offer(0.3), 1, 1))
+        for state in wrong:
+            with pytest.raises(AccessError, match=r"a pair \(state, level\)"):
+                made.action(state, 1)
+
+    @pytest.mark.parametrize("codec", [None, BY_WORTH], ids=["objects", "codec"])
+    def test_of_a_reduction_of_a_reduction(self, codec: Codec | None) -> None:
+        cut = unbiased(Truncated(seller(codec, None), 3))
+        assert cut.pack([(Offer(0.3), 1)]) == cut.start(np.random.default_rng(0))
+        nested = Levelled(Levelled(seller(codec)))
+        assert isinstance(nested, SupportsPacking)
+        packed = nested.pack([((Offer(0.5), 1), 2)])
+        assert packed.dtype == nested.start(np.random.default_rng(0)).dtype
+        np.testing.assert_array_equal(
+            nested.features(packed, 1), seller(None).features(objects(Offer(0.5)), 1)
+        )
+
+    @pytest.mark.parametrize("wrap", [unbiased, CountingSimulator, Levelled])
+    def test_a_table_has_none(self, wrap: Callable[[Simulator], Simulator]) -> None:
+        assert not isinstance(wrap(TableSimulator(random_process(0))), SupportsPacking)
+
+    @staticmethod
+    def choices(made: Plan, written: Callable[[Offer, int], object]) -> list[int]:
+        return [made.action(written(Offer(OFFERS[h - 1]), h), h) for h in range(1, 5)]
+
+
+def objects(*states: object) -> States:
+    """States in an array of objects."""
+    array = np.empty(len(states), object)
+    array[:] = states
+    return array
 
 
 def test_levels_do_not_hide_a_change_of_dtype_or_a_long_feature() -> None:

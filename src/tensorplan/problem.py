@@ -65,6 +65,10 @@ class SupportsPacking(Protocol):
         ...
 
 
+PackFunction = Callable[[list[Any]], States]
+"""What a simulator around another one takes over, if the inner one has it."""
+
+
 def allowed_actions(simulator: Simulator, states: States, stage: int) -> BoolArray:
     """Which actions are available: [n, A]; all, where the simulator does not say."""
     if isinstance(simulator, SupportsAllowed):

@@ -72,7 +72,7 @@ def common_conditions(spec: Spec, horizon: int, delta: float) -> tuple[Condition
     low, high = spec.reward_range
     exact, stages = _decimal(delta), Decimal(horizon)
     return (
-        at_most("rewards below 0", max(-low, 0.0), 0.0),
+        at_most("rewards below 0", max(0.0, -low), 0.0),
         at_most("rewards", high, 1.0),
         Condition("delta, below the horizon", exact, stages, exact < stages),
     )

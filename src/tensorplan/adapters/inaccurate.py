@@ -18,7 +18,7 @@ from tensorplan.adapters.conditions import (
 from tensorplan.errors import SettingError
 from tensorplan.guards import checked_step
 from tensorplan.hashing import KeyArray, hashed, uniform
-from tensorplan.problem import Simulator, allowed_actions
+from tensorplan.problem import PackFunction, Simulator, SupportsPacking, allowed_actions
 from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step
 from tensorplan.theory import CORRECTED, Errata, paper_constants
 
@@ -41,7 +41,12 @@ class Inaccurate:
         seed: names one bias among all: it is a hash of the seed, of the bytes of the state and
             of the action.
         bias: gives the bias instead; needed for states that are objects.
+
+    Attributes:
+        pack: the simulator's own; absent where it has none.
     """
+
+    pack: PackFunction
 
     def __init__(
         self,
@@ -61,6 +66,8 @@ class Inaccurate:
         self._accuracy, self._seed, self._bias = accuracy, seed, bias
         inner = simulator.spec
         self._spec = replace(inner, inaccuracy=inner.inaccuracy + accuracy)
+        if isinstance(simulator, SupportsPacking):
+            self.pack = simulator.pack
 
     @property
     def spec(self) -> Spec:

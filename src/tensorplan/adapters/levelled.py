@@ -7,6 +7,8 @@ the policy is realizable exactly; the rewards of M then serve as inaccurate rewa
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +19,10 @@ from tensorplan.adapters.conditions import (
     require_horizon,
     setting_for,
 )
+from tensorplan.errors import AccessError
 from tensorplan.guards import checked_features, checked_step
-from tensorplan.problem import Simulator, allowed_actions
-from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step
+from tensorplan.problem import PackFunction, Simulator, SupportsPacking, allowed_actions
+from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step, whole
 from tensorplan.theory import CORRECTED, Errata, misspecified_constants
 
 END = 0
@@ -29,7 +32,8 @@ END = 0
 class Levels:
     """States (s, h) for h = 1..H, and an end: what the two levelled processes share.
 
-    A state is a record with the fields ``state``, as the inner simulator has it, and ``level``.
+    A state is a record with the fields ``state``, as the inner simulator has it, and ``level``;
+    whoever writes one, for ``Plan.action`` say, writes the pair (state, level).
     The step from level H gives its reward, then the end (A22). Levels and stages agree wherever
     a planner can get; where they do not, the level decides on the reward and on what follows, the
     stage on the features and on what the inner simulator is asked.
@@ -37,12 +41,19 @@ class Levels:
     Args:
         simulator: gives rewards, next states and features.
         spec: what the levelled process promises; it has a horizon.
+
+    Attributes:
+        pack: records from such pairs; absent where the inner simulator does not pack states.
     """
+
+    pack: PackFunction
 
     def __init__(self, simulator: Simulator, spec: Spec) -> None:
         self._simulator = simulator
         self._spec = spec
         self._horizon = require_horizon(spec)
+        if isinstance(simulator, SupportsPacking):
+            self.pack = partial(_packed, simulator)
 
     @property
     def spec(self) -> Spec:
@@ -52,10 +63,7 @@ class Levels:
     def start(self, rng: np.random.Generator) -> States:
         """Draw a start state at level 1: a batch of one."""
         inner = self._simulator.start(rng)
-        fields = [("state", inner.dtype, inner.shape[1:]), ("level", np.int64)]
-        states = np.zeros(len(inner), np.dtype(fields))
-        states["state"], states["level"] = inner, 1
-        return states
+        return _records(inner, np.ones(len(inner), np.int64))
 
     def step(self, states: States, stage: int, actions: IntArray, rng: np.random.Generator) -> Step:
         """Draw steps to the next level, or from level H to the end."""
@@ -111,6 +119,36 @@ class Levels:
         asked = self.inner_stage(stage)
         drawn = self._simulator.step(inner, asked, actions, rng)
         return checked_step(drawn, len(inner), self._simulator.spec, asked, inner.dtype)
+
+
+def _records(inner: States, levels: IntArray) -> States:
+    fields = [("state", inner.dtype, inner.shape[1:]), ("level", np.int64)]
+    states = np.zeros(len(inner), np.dtype(fields))
+    states["state"], states["level"] = inner, levels
+    return states
+
+
+def _packed(simulator: SupportsPacking, states: list[Any]) -> States:
+    """Records from a list of pairs, their states as the inner simulator's user writes them."""
+    pairs = [_pair(state) for state in states]
+    inner = simulator.pack([state for state, _ in pairs])
+    return _records(inner, np.array([level for _, level in pairs]))
+
+
+def _pair(state: Any) -> tuple[Any, int]:  # noqa: ANN401 any state
+    """A state and its level."""
+    try:
+        inner, given = state
+    except (TypeError, ValueError):
+        inner = given = None
+    level = whole(given)
+    if level is None:
+        raise AccessError(
+            f"state {state!r}",
+            "a state of a levelled process is a pair (state, level)",
+            "Write the state as the inner simulator has it, and its stage as the level.",
+        )
+    return inner, level
 
 
 class Levelled(Levels):

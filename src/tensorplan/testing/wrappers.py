@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorplan.problem import Simulator, SupportsAllowed
+from tensorplan.problem import PackFunction, Simulator, SupportsAllowed, SupportsPacking
 from tensorplan.records import BoolArray, FloatArray, IntArray, Spec, States, Step
 
 
@@ -17,17 +17,21 @@ class CountingSimulator:
     Attributes:
         queries: rows of all calls of ``step``.
         allowed: the simulator's own; absent where it has none.
+        pack: likewise.
     """
 
     allowed: Callable[[States, int], BoolArray]
+    pack: PackFunction
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
         self.queries = 0
-        # NOTE: the attribute must be absent, not None, for a simulator without masks:
-        # its presence is what SupportsAllowed asks for.
+        # NOTE: the attributes must be absent, not None, for a simulator without them: their
+        # presence is what SupportsAllowed and SupportsPacking ask for.
         if isinstance(simulator, SupportsAllowed):
             self.allowed = simulator.allowed
+        if isinstance(simulator, SupportsPacking):
+            self.pack = simulator.pack
 
     @property
     def spec(self) -> Spec:
