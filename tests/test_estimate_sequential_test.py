@@ -14,7 +14,8 @@ from tensorplan.errors import SettingError
 from tensorplan.estimate import Grid, Moments, PassRule, SequentialTest, Verdict, screen
 from tensorplan.records import BoolArray, FloatArray, IntArray
 
-RULE = PassRule(0.2, 0.1, 1.0, 0.05, PassRule.decisive_cap(0.2, 0.1, 1.0, 0.05), Grid(16, 1.5))
+RULE = PassRule(0.2, 0.1, 1.0, 0.05, Grid(16, 1.5))
+CAP = int(RULE.caps(np.array(RULE.level)))
 
 
 def coins(
@@ -59,13 +60,14 @@ def test_the_decisive_cap_decides_everything() -> None:
     """B5 iii, theorem C: 128 H^2 (1+2B)^2 / (9 delta^2) ln(4/alpha) for its tolerances."""
     horizon, norm, delta = 5, 1.0, 0.5
     tolerances = 0.75 * delta / horizon, 0.375 * delta / horizon
-    cap = PassRule.decisive_cap(*tolerances, 1 + 2 * norm, 1e-3)
+    rule = PassRule(*tolerances, 1 + 2 * norm, 1e-3, Grid(16))
+    cap = int(rule.caps(np.array(1e-3)))
     worst = 128 * horizon**2 * (1 + 2 * norm) ** 2 / (9 * delta**2) * math.log(4 / 1e-3)
     assert cap == math.ceil(worst)
     errors = np.linspace(-0.3, 0.0, 200)[:, None]
     test = finished(RULE, errors, np.ones((200, 1), np.bool_), np.random.default_rng(3))
     assert set(test.verdicts.tolist()) == {Verdict.PASS, Verdict.FAIL}
-    assert test.moments.counts.max() == RULE.cap
+    assert test.moments.counts.max() == CAP
 
 
 def test_a_small_cap_may_decide_nothing() -> None:
@@ -86,7 +88,7 @@ def test_rounds_end_at_sizes_of_the_grid() -> None:
         wanted = test.wanted()
         assert (wanted > 0).sum() in (1, 3)
         after = before + wanted
-        assert np.all(np.isin(after, [*RULE.grid.sizes.tolist(), RULE.cap]))
+        assert np.all(np.isin(after, [*RULE.grid.sizes.tolist(), CAP]))
         test = test.update(coins(errors, wanted, rng))
 
 
@@ -114,6 +116,25 @@ def test_the_batch_is_the_loop_over_its_states() -> None:
         assert test.verdicts[state] == verdict
 
 
+def test_states_may_have_levels_of_their_own() -> None:
+    """F3: the m-th entry of a table that is kept spends 6 zeta / (pi^2 m^2 A)."""
+    levels = estimate.index_level(0.05, np.arange(1, 51)) / 2
+    errors = np.linspace(-0.4, 0.3, 50)[:, None] + np.zeros(2)
+    test = RULE.begin(np.ones((50, 2), np.bool_), levels)
+    rng = np.random.default_rng(13)
+    while np.any(test.open):
+        test = test.update(coins(errors, test.wanted(), rng))
+    assert Verdict.CAPPED not in test.verdicts
+    for row, alone in ((0, float(levels[0])), (30, float(levels[30])), (49, float(levels[49]))):
+        part = Moments(
+            test.moments.counts[[row]], test.moments.means[[row]], test.moments.scatter[[row]]
+        )
+        own = replace(RULE, level=alone).begin(np.ones((1, 2), np.bool_)).update(part)
+        assert np.all(test.lower[row] >= own.lower[0])
+        assert np.all(test.upper[row] <= own.upper[0])
+        assert test.caps[row] == own.caps[0]
+
+
 def test_draws_of_decided_states_change_nothing() -> None:
     test = finished(RULE, np.array([[0.3]]), np.array([[True]]), np.random.default_rng(7))
     again = test.update(Moments.of(np.full((1, 1, 50), -0.5)))
@@ -135,7 +156,7 @@ def test_limits_at_the_cap_win_where_they_contradict(before: tuple[float, float]
 def test_each_action_has_half_of_its_level_for_all_times_and_half_for_the_cap() -> None:
     counts = np.array([[50, 1000]])
     moments = Moments(counts, np.zeros((1, 2)), 0.25 * counts)
-    lower, upper = replace(RULE, cap=1000).limits(moments)
+    lower, upper = replace(RULE, cap=1000).limits(moments, np.array([RULE.level]))
     anytime = float(estimate.anytime_radius(50, 0.25, 1.0, RULE.level / 2))
     final = float(estimate.hoeffding_radius(1000, 1.0, RULE.level / 2))
     assert upper[0].tolist() == [anytime, final]
@@ -147,7 +168,7 @@ def test_each_action_has_half_of_its_level_for_all_times_and_half_for_the_cap() 
 
 def test_wrong_verdicts_are_as_rare_as_the_level_says() -> None:
     rng, allowed = np.random.default_rng(8), np.ones((2000, 1), np.bool_)
-    rule = replace(RULE, level=0.2, cap=PassRule.decisive_cap(0.2, 0.1, 1.0, 0.2))
+    rule = replace(RULE, level=0.2)
     too_low = finished(rule, np.array([-0.2 - 1e-9]), allowed, rng)
     assert not exceeds(too_low.verdicts == Verdict.PASS, 0.2)
     high_enough = finished(rule, np.array([-0.1]), allowed, rng)
@@ -157,7 +178,7 @@ def test_wrong_verdicts_are_as_rare_as_the_level_says() -> None:
 def test_choosing_actions_by_what_was_seen_costs_nothing_per_action() -> None:
     """Each action has its own level: A actions that must not pass do so in at most A level."""
     rng, allowed = np.random.default_rng(9), np.ones((2000, 3), np.bool_)
-    rule = replace(RULE, level=0.1, cap=PassRule.decisive_cap(0.2, 0.1, 1.0, 0.1))
+    rule = replace(RULE, level=0.1)
     test = finished(rule, np.array([-0.2 - 1e-9]), allowed, rng)
     assert not exceeds(test.verdicts == Verdict.PASS, 0.3)
 
@@ -165,13 +186,14 @@ def test_choosing_actions_by_what_was_seen_costs_nothing_per_action() -> None:
 class OneSizeRule(PassRule):
     """Mutant: Hoeffding's limits for one size, read after every round."""
 
-    def limits(self, moments: Moments) -> tuple[FloatArray, FloatArray]:
-        radius = estimate.hoeffding_radius(np.maximum(moments.counts, 1), self.width, self.level)
+    def limits(self, moments: Moments, levels: FloatArray) -> tuple[FloatArray, FloatArray]:
+        counts = np.maximum(moments.counts, 1)
+        radius = estimate.hoeffding_radius(counts, self.width, levels[:, None])
         return moments.means - radius, moments.means + radius
 
 
 def test_limits_for_one_size_read_in_every_round_are_caught() -> None:
-    rule = OneSizeRule(0.2, 0.2, 1.0, 0.2, 4000, Grid(20, 1.05))
+    rule = OneSizeRule(0.2, 0.2, 1.0, 0.2, Grid(20, 1.05), 4000)
     allowed = np.ones((2000, 1), np.bool_)
     test = finished(rule, np.array([-0.2 - 1e-9]), allowed, np.random.default_rng(10))
     assert exceeds(test.verdicts == Verdict.PASS, 0.1)  # each side pays for half
@@ -182,7 +204,7 @@ def test_clear_states_need_few_draws() -> None:
     errors = np.tile([0.3, -0.4, -0.4], (200, 1))
     test = finished(RULE, errors, np.ones((200, 3), np.bool_), np.random.default_rng(11))
     assert np.all(test.verdicts == Verdict.PASS)
-    assert test.moments.counts.sum(axis=1).mean() < 0.1 * RULE.cap
+    assert test.moments.counts.sum(axis=1).mean() < 0.1 * CAP
 
 
 # --- the practical test --------------------------------------------------------------------------
@@ -237,11 +259,11 @@ def test_bad_rules_are_named(changes: dict[str, float], message: str) -> None:
 
 def test_bad_calls_are_named() -> None:
     with pytest.raises(SettingError, match="tolerance"):
-        PassRule.decisive_cap(0.1, 0.1, 1.0, 0.1)
+        PassRule(0.1, 0.1, 1.0, 0.1, Grid(16))
     with pytest.raises(SettingError, match="mask"):
         RULE.begin(np.array([[True], [False]]))
     test = RULE.begin(np.array([[True]]))
     with pytest.raises(SettingError, match="moments of shape"):
         test.update(Moments.none((2, 1)))
     with pytest.raises(SettingError, match="the cap is"):
-        test.update(Moments.of(np.zeros((1, 1, RULE.cap + 1))))
+        test.update(Moments.of(np.zeros((1, 1, CAP + 1))))
