@@ -176,7 +176,7 @@ def _equations(table: RowTable, *, bellman: bool) -> Equations | None:
 
 
 def _known(table: RowTable) -> Box:
-    """The ranges that cuts along the axes give."""
+    """The ranges that cuts along the axes give, where they say more than the ball."""
     problem, dim = table.problem, table.beliefs.dim
     none = np.full(dim, -1, np.int64)
     box = Box(np.full(dim, math.inf), np.full(dim, -math.inf), none, none.copy())
@@ -187,28 +187,38 @@ def _known(table: RowTable) -> Box:
         low, high = float(problem.low[row]), float(problem.high[row])
         if problem.normals[row, axis] < 0:
             low, high = -high, -low
-        if high < box.high[axis]:
+        if high < min(box.high[axis], 1.0):
             box.high[axis], box.high_row[axis] = high, row
-        if low > box.low[axis]:
+        if low > max(box.low[axis], -1.0):
             box.low[axis], box.low_row[axis] = low, row
     return box
 
 
 def _limits(equations: Equations, box: Box, side: int) -> FloatArray:
-    """What each slab says of side * theta_k, at most: [n], with its rounding error added.
-
-    Entries without a limit are bounded together by the ball.
-    """
+    """What each slab says of side * theta_k, at most: [n], with its rounding error added."""
     terms = side * equations.mean
     top = np.where(terms > 0, box.high, box.low)
-    bounded = np.isfinite(top)
+    bounded = _by_box(terms, top)
     known = np.where(bounded & (terms != 0), terms, 0.0)
-    sums = (known * np.where(bounded, top, 0.0)).sum(axis=1)
+    limits = np.where(bounded, top, 0.0)
     rest = np.linalg.norm(np.where(bounded, 0.0, terms), axis=1)
-    size = (np.abs(known) * np.where(bounded, np.abs(top), 0.0)).sum(axis=1)
+    size = (np.abs(known) * np.abs(limits)).sum(axis=1)
     size += 1 + np.abs(equations.constant) + equations.width + np.abs(terms).sum(axis=1)
     slack = 8 * (len(box.high) + 8) * _EPS * size
+    sums = (known * limits).sum(axis=1)
     return sums + rest + side * equations.constant + equations.width + slack
+
+
+def _by_box(terms: FloatArray, top: FloatArray) -> BoolArray:
+    """Which entries are bounded by their own limits: [n, d]; the others by the ball, together.
+
+    Entries without a limit are left to the ball, and all of them where that alone says more.
+    """
+    finite = np.isfinite(top)
+    limits = np.where(finite, top, 0.0)
+    rest = np.linalg.norm(np.where(finite, 0.0, terms), axis=1)
+    boxed = (np.where(finite, terms, 0.0) * limits).sum(axis=1) + rest
+    return finite & (boxed <= np.linalg.norm(terms, axis=1))[:, None]
 
 
 def _best_by_axis(
@@ -264,7 +274,7 @@ def _current(box: Box, each: _Found) -> FloatArray:
 def _news(slabs: Equations, best: Equations | None, box: Box) -> list[_Found]:
     """What one sweep finds that is sharper than the box."""
     implied = _implied(slabs, best, box)
-    return [each.where(each.limits < _current(box, each)) for each in implied]
+    return [each.where(each.limits < np.minimum(_current(box, each), 1.0)) for each in implied]
 
 
 def _take(box: Box, found: list[_Found]) -> Box:
@@ -389,7 +399,7 @@ def _case(table: RowTable, own: Equations, place: int, box: Box, side: int) -> C
         np.where(terms > 0, box.high, box.low),
         np.where(terms > 0, box.high_row, box.low_row),
     )
-    used = np.flatnonzero(np.isfinite(tops) & (terms != 0))
+    used = np.flatnonzero(_by_box(terms[None], tops[None])[0] & (terms != 0))
     slab = int(own.row[place])
     signs = [math.copysign(1.0, float(table.problem.normals[rows[axis], axis])) for axis in used]
     multipliers = [-side * float(table.scale[slab]) / float(own.factor[place])]

@@ -147,7 +147,7 @@ class SlabOracle:
         return np.array([self._range(index) for index in range(len(beliefs.states))]).reshape(-1, 2)
 
     def box(self, beliefs: Hypotheses) -> FloatArray | None:
-        """Ranges of theta's entries after propagation: [d, 2]; the ball's where nothing is known.
+        """Ranges of theta's entries after propagation: [d, 2]; the ball's where there is none.
 
         None where some critical state's features are not along an axis.
         """
