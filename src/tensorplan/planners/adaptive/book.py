@@ -116,31 +116,51 @@ class Book:
     Attributes:
         resolved: what is run.
         level: zeta_1, of all slabs together.
+        even: how many states share half of the level evenly, the others the rest; all of it, if
+            ``closed``.
+        closed: whether no more states than that can be opened.
     """
 
     resolved: Resolved
     level: float
+    even: int = 0
+    closed: bool = False
 
     def level_of(self, index: int) -> float:
-        """Level of state i; over all states they add up to zeta_1."""
-        share = 6 * self.level / (math.pi**2 * index**2)
+        """Level of state i; over all states they add up to zeta_1 at most."""
+        if index <= self.even:
+            share = self.level / ((1 if self.closed else 2) * self.even)
+        else:
+            rest = self.level / (2 if self.even else 1)
+            share = 6 * rest / (math.pi**2 * (index - self.even) ** 2)
         # In the mode of v*, every action's error counts, so every action gets its part (B4).
         return share / self.resolved.spec.actions if self.resolved.bellman else share
 
+    def bound(self, stage: int) -> float:
+        """b: how far R + gamma v(S'; theta°) can be from its mean at a state of this stage (F1.6)."""
+        resolved, norm = self.resolved, self.resolved.norm
+        ranges, after = resolved.ranges, resolved.ranges.after(stage)
+        low, high = max(ranges.low(after), -norm), min(ranges.high(after), norm)
+        if ranges.may_terminate or resolved.spec.horizon == stage:
+            low, high = min(low, 0.0), max(high, 0.0)
+        width = ranges.reward_high - ranges.reward_low + ranges.discount * (high - low)
+        return min(width, ranges.width(stage)) + 2 * ranges.discount * resolved.eta
+
     def with_radii(self, slab: Slab, spreads: Spreads) -> Slab:
-        """The state with the radii that its draws and their spread justify; they never grow."""
-        spec, resolved = self.resolved.spec, self.resolved
-        bound = resolved.ranges.width(slab.stage) + 2 * spec.discount * resolved.eta
+        """The state with the radii that its draws and their spread justify."""
         radius = sampling_radius(
-            slab.counts, spreads.variance, bound, self.level_of(slab.index), spreads.reach
+            slab.counts,
+            spreads.variance,
+            self.bound(slab.stage),
+            self.level_of(slab.index),
+            spreads.reach,
         )
-        slack = np.array([resolved.slack(sample.live) for sample in slab.samples])
-        # NOTE: the rows of a refined state are other rows, so only the bound itself is kept.
+        slack = np.array([self.resolved.slack(sample.live) for sample in slab.samples])
         return replace(slab, radii=radius + slack)
 
     def widest(self, slab: Slab) -> Spreads:
         """What ranges of values alone say of the spread."""
-        width = self.resolved.ranges.width(slab.stage)
+        width = self.bound(slab.stage)
         full = np.full(len(slab.samples), width)
         return Spreads(full**2 / 4, full)
 

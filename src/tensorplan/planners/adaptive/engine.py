@@ -41,6 +41,12 @@ WIDEST_BATCH = 4096
 HOPELESS = 0.9
 """An attempt is given up where the gap to the mean return is this part of the goal."""
 
+DEAREST = 0.7
+"""... or where it would cost this part of all queries before it."""
+
+AGAIN = 1.15
+"""Growth of the number of queries after which another attempt is worth its level."""
+
 RESPREAD = 0.97
 """Spreads are computed anew when the upper bound has fallen to this part of what it was."""
 
@@ -65,9 +71,13 @@ class Engine(ABC, Generic[StateT]):
         self.ranges, self.discount = resolved.ranges, resolved.spec.discount
         self.objective = access.features(start)[0]
         # Both bounds get half of what confidence leaves (B9).
-        self.book = Book(resolved, resolved.level / 2)
+        self.book = self.make_book(resolved.level / 2)
         self._look_level = resolved.level / 2
         self.length = rollout_length(self.ranges, TAIL * resolved.delta)
+
+    def make_book(self, level: float) -> Book:
+        """How levels are spent."""
+        return Book(self.resolved, level)
 
     @abstractmethod
     def begin(self) -> StateT:
@@ -165,7 +175,7 @@ class Engine(ABC, Generic[StateT]):
         look = state.looks.count + 1
         level = 6 * self._look_level / (math.pi**2 * look**2)
         goal, whole = self.resolved.delta, self.ranges.summed(self.ranges.horizon)
-        returns = np.zeros(0)
+        returns, before = np.zeros(0), self.access.queries.total
         size, part, lower = LOOK_SIZE, 0, -math.inf
         while size <= MOST_IN_LOOK:
             while len(returns) < size:
@@ -181,17 +191,31 @@ class Engine(ABC, Generic[StateT]):
                 returns, part = np.concatenate([returns, batch.returns]), part + 1
             lower = betting_lower(returns, self.ranges.rest_low, level)
             lower -= self.resolved.inaccuracy * whole
-            error = returns.std() / math.sqrt(len(returns))
-            hopeless = state.upper - returns.mean() - 2 * error > HOPELESS * goal
-            if state.upper - lower <= goal or hopeless:
+            if state.upper - lower <= goal or self._hopeless(state, returns, level, before):
                 break
             size = math.ceil(size * LOOK_GROWTH)
         done = state.upper - lower <= goal
-        looks = Look(look, state.looks.failed + (not done))
+        looks = Look(look, state.looks.failed + (not done), self.access.queries.total)
         state = replace(state, looks=looks, batches=state.batches + 1)
         if lower > state.lower:
             state = replace(state, lower=lower, best=policy)
         return replace(state, status=Status.CERTIFIED) if done else state
+
+    def may_look(self, state: StateT) -> bool:
+        """Whether enough has happened since the last attempt to certify."""
+        return self.access.queries.total >= AGAIN * state.looks.spent
+
+    def _hopeless(self, state: StateT, returns: FloatArray, level: float, before: int) -> bool:
+        """Whether to give an attempt up: it is likely to cost more than all queries before it."""
+        count, mean = len(returns), float(returns.mean())
+        error = float(returns.std()) / math.sqrt(count)
+        room = self.resolved.delta - (state.upper - mean) + error
+        if room <= (1 - HOPELESS) * self.resolved.delta:
+            return True
+        log = math.log(1 / level)
+        needed = 2 * log * (returns.var() / room**2 + (mean - self.ranges.rest_low) / room)
+        each = (self.access.queries.total - before) / count
+        return bool(count > 4 * needed or each * (needed - count) > DEAREST * before)
 
     def _choose(self, state: StateT) -> StateT:
         """The optimistic parameter, and the upper bound."""

@@ -19,10 +19,12 @@ class Look:
     Attributes:
         count: how many there were; each spends a level of its own.
         failed: how many of them closed no gap.
+        spent: all queries up to the end of the last one.
     """
 
     count: int = 0
     failed: int = 0
+    spent: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tensorplan.local import Handle, Key, LocalAccess, Measurement
-from tensorplan.planners.adaptive.book import Slab, Spreads, box_spread
+from tensorplan.planners.adaptive.book import Book, Slab, Spreads, box_spread
 from tensorplan.planners.adaptive.engine import Engine
 from tensorplan.planners.adaptive.state import State
 from tensorplan.records import FloatArray, IntArray, Phase
 
 FIRST_DRAWS = 32
-UPPER_SHARE = 0.8
+UPPER_SHARE = 0.7
 """Part of the gap that the upper bound may take before a policy is certified."""
 
 UNSEEN = 0.02
@@ -121,6 +121,11 @@ class TabularState(State):
 
 class TabularEngine(Engine[TabularState]):
     """Features along the axes."""
+
+    def make_book(self, level: float) -> Book:
+        """A state for each axis; with stages an axis could be met at several."""
+        spec = self.resolved.spec
+        return Book(self.resolved, level, spec.dim, closed=spec.horizon is None)
 
     def begin(self) -> TabularState:
         """Nothing is known but where the episode starts."""
@@ -225,7 +230,8 @@ class TabularEngine(Engine[TabularState]):
         unseen = model.ends[count:, 0]
         candidates = [model.best(unseen), optimistic]
         worth = [float(model.values(actions, unseen)[0]) for actions in candidates]
-        if state.upper - max(worth) > UPPER_SHARE * self.resolved.delta:
+        gap = state.upper - max(worth)
+        if gap > UPPER_SHARE * self.resolved.delta or not self.may_look(state):
             return state
         actions = candidates[int(np.argmax(worth))]
         stages = self.ranges.horizon or 1
