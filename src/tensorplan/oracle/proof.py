@@ -77,14 +77,23 @@ class _Writer:
         self._counts = [len(known.epochs[0].rows) for known in table.states]
 
     def multipliers(
-        self, rows: Iterable[int], values: Iterable[float], length: float
+        self,
+        rows: Iterable[int],
+        values: Iterable[float],
+        length: float,
+        twin: tuple[int, int] | None = None,
     ) -> Multipliers:
-        """A multiplier list for a bound on <c, .> with |c| = length (1 for an empty case)."""
+        """A multiplier list for a bound on <c, .> with |c| = length (1 for an empty case).
+
+        With a twin (state, action), slabs of the state are those of the action instead.
+        """
         found: Multipliers = []
         for row, value in zip(rows, values, strict=True):
             if value == 0.0:
                 continue
             kind, index, action, epoch = (int(entry) for entry in self._origin[row])
+            if kind == SLAB and twin is not None and twin[0] == index:
+                action = twin[1]
             found.append(_LETTERS[kind])
             found.append(index)
             if kind in (SLAB, BELLMAN):
@@ -122,13 +131,14 @@ class _Writer:
     def _claim(self, claim: Claim) -> Json:
         length = float(np.linalg.norm(claim.normal))
         cases: list[object] = []
-        for case in claim.cases:
-            if case.same is not None:
-                cases.append({"same": case.same})
-            elif case.empty:
-                cases.append({"empty": self.multipliers(case.rows, case.multipliers, 1.0)})
-            else:
-                cases.append(self.multipliers(case.rows, case.multipliers, length))
+        for action, case in enumerate(claim.cases):
+            twin = None
+            if case.same is not None and claim.state is not None:
+                # NOTE: not written as `same`: later slabs of the two need not be the same.
+                case, twin = claim.cases[case.same], (claim.state, action)
+            size = 1.0 if case.empty else length
+            listed = self.multipliers(case.rows, case.multipliers, size, twin)
+            cases.append({"empty": listed} if case.empty else listed)
         return {
             "normal": claim.normal.tolist(),
             "sign": claim.sign,
