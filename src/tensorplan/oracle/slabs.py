@@ -152,10 +152,10 @@ class SlabOracle:
             return -beliefs.norm, beliefs.norm
         length = beliefs.norm * float(np.linalg.norm(features))
         low, high = -1.0, 1.0
-        if self._box is not None:
-            axis = int(np.argmax(np.abs(features)))
-            box = self._box.box
-            low, high = max(low, float(box.low[axis])), min(high, float(box.high[axis]))
+        if self._box is not None and np.count_nonzero(features) == 1:
+            axis = int(np.flatnonzero(features)[0])
+            ends = np.sign(features[axis]) * np.array([self._box.box.low, self._box.box.high])
+            low, high = max(low, float(ends[:, axis].min())), min(high, float(ends[:, axis].max()))
         elif self._hull is not None:
             low, high = self._hull.ranges.get(index, (low, high))
         return low * length, high * length
