@@ -187,7 +187,9 @@ class SlabOracle:
             table = self._table = RowTable(beliefs)
             self._trees.clear()
         elif not table.update(beliefs):
+            # The rows that an earlier answer is proved from no longer fit its tree.
             self._trees.clear()
+            self._last = None
         if self._seen != (id(table), table.version):
             self._box = propagate_box(table)
             self._seen = (id(table), table.version)
