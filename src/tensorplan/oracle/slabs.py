@@ -20,7 +20,8 @@ from tensorplan.oracle.base import Optimum, OracleStatus
 from tensorplan.oracle.growth import Growth, Outcome
 from tensorplan.oracle.hull import Hull
 from tensorplan.oracle.kernels import Kernels
-from tensorplan.oracle.proof import build_proof, norm_limit
+from tensorplan.oracle.norm import norm_limit
+from tensorplan.oracle.proof import build_proof
 from tensorplan.oracle.propagation import Propagated, propagate_box
 from tensorplan.oracle.rows import RowTable
 from tensorplan.records import FloatArray
@@ -173,11 +174,15 @@ class SlabOracle:
         """
         last = self._answered()
         growth = last.growth
+        if not last.objective.any() and last.optimum.status is not OracleStatus.EMPTY:
+            return math.inf
         return norm_limit(growth.table, growth.tree, growth.direction, last.upper + _SLACK)
 
     def _answered(self) -> _Answer:
         if self._last is None:
-            raise SettingError("a proof", "nothing has been asked yet", "Call maximise first.")
+            raise SettingError(
+                "a proof", "nothing has been asked of this set yet", "Call maximise first."
+            )
         return self._last
 
     def _take(self, beliefs: Hypotheses) -> RowTable:
