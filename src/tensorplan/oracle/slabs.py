@@ -87,6 +87,7 @@ class SlabOracle:
         self._last: _Answer | None = None
         self._box: Propagated | None = None
         self._hull: Hull | None = None
+        self._ranges: dict[tuple[int, bytes], tuple[float, float]] = {}
         self._seen = (0, 0)
 
     @property
@@ -159,6 +160,9 @@ class SlabOracle:
             low, high = max(low, float(ends[:, axis].min())), min(high, float(ends[:, axis].max()))
         elif self._hull is not None:
             low, high = self._hull.ranges.get(index, (low, high))
+        known = self._ranges.get((index, features.tobytes()), (low, high))
+        low, high = max(low, known[0]), min(high, known[1])
+        self._ranges[index, features.tobytes()] = low, high
         return low * length, high * length
 
     def proof(self) -> dict[str, object]:
@@ -191,6 +195,7 @@ class SlabOracle:
         if table is None or not beliefs.extends(table.beliefs):
             table = self._table = RowTable(beliefs)
             self._trees.clear()
+            self._ranges.clear()
         elif not table.update(beliefs):
             # The rows that an earlier answer is proved from no longer fit its tree.
             self._trees.clear()
