@@ -168,3 +168,89 @@ class _Teller:
 def box(dim: int, low: float, high: float) -> Cuts:
     """Limits of every entry."""
     return Cuts(np.eye(dim), np.full(dim, low), np.full(dim, high))
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """A tiny set with features along the axes.
+
+    Attributes:
+        hidden: [d], a parameter that the set keeps.
+        beliefs: the set; its states can be put in one by one, in any order.
+        discounted: whether the values rest on one another, without stages.
+    """
+
+    hidden: FloatArray
+    beliefs: Hypotheses
+    discounted: bool
+
+
+def random_tabular(seed: int, *, most: int = 3, far: bool = False) -> Tabular:
+    """A set of up to ``most`` entries, one or more of them without a critical state.
+
+    With discounts every entry can lead to every other; otherwise to those of the next stage only.
+
+    Args:
+        seed: decides everything.
+        most: largest d.
+        far: whether the ball is too large to matter.
+    """
+    rng = np.random.default_rng([seed, 31])
+    dim, actions = int(rng.integers(1, most + 1)), int(rng.integers(1, 4))
+    discounted, bellman = bool(seed % 2), bool(seed // 2 % 2)
+    hidden = rng.normal(size=dim)
+    norm = float(np.linalg.norm(hidden)) * (50.0 if far else float(rng.choice([1.0, 1.5, 4.0])))
+    stages = np.sort(rng.integers(1, 4, size=dim))
+    states: list[CriticalState] = []
+    for axis in rng.integers(dim, size=int(rng.integers(1, 4))).tolist():
+        following = stages == stages[axis] + 1
+        means = rng.random((actions, dim)) * (rng.random((actions, dim)) < 0.7)
+        means *= 1.0 if discounted else following
+        sums = np.maximum(means.sum(axis=1, keepdims=True), 1e-3)
+        means = means / sums * (means.sum(axis=1, keepdims=True) > 0)
+        means *= float(rng.choice([0.5, 0.9])) if discounted else 1.0
+        features = np.zeros(dim)
+        features[axis] = float(rng.choice([0.5, 1.0, 1.0, 2.0]))
+        below = rng.exponential(0.5, size=actions) * (rng.random(actions) < 0.8)
+        below[int(rng.integers(actions))] = 0.0
+        below *= 1.0 if bellman else rng.choice([-1.0, 1.0], size=actions)
+        steps = means - features
+        rows = np.column_stack([-steps @ hidden - below, steps])
+        radii = rng.choice([0.0, 1e-6, 1e-2, 0.1], size=actions)
+        stage = 1 if discounted else int(stages[axis])
+        states.append(CriticalState(stage, rows, radii, features))
+    beliefs = Hypotheses(dim, norm, 0.0, tuple(states), bellman=bellman)
+    if rng.random() < 0.4:
+        high = np.where(rng.random(dim) < 0.5, hidden + rng.exponential(0.3, size=dim), np.inf)
+        low = np.where(rng.random(dim) < 0.5, hidden - rng.exponential(0.3, size=dim), -np.inf)
+        beliefs = beliefs.with_cuts(Cuts(np.eye(dim), low, high))
+    return Tabular(hidden, beliefs, discounted)
+
+
+def growing(beliefs: Hypotheses) -> list[Hypotheses]:
+    """The stages of a set: its cuts, and then one state after the other."""
+    return [replace(beliefs, states=beliefs.states[:n]) for n in range(len(beliefs.states) + 1)]
+
+
+def with_features(sets: Sequence[Hypotheses], seed: int) -> list[Hypotheses]:
+    """The same sets with stages, and features at every state: along the axes, or of any kind."""
+    rng = np.random.default_rng([seed, 32])
+    dim = sets[0].dim
+    axes = seed % 2 == 0
+    count = max(len(beliefs.states) for beliefs in sets)
+    features = np.eye(dim)[rng.integers(dim, size=count)] if axes else rng.normal(size=(count, dim))
+    stages: list[int] = rng.integers(1, 3, size=count).tolist()
+    known: dict[int, CriticalState] = {}
+
+    def dressed(old: CriticalState, index: int) -> CriticalState:
+        if id(old) not in known:
+            before = None if old.refines is None else dressed(old.refines, index)
+            known[id(old)] = replace(
+                old, stage=stages[index], features=features[index], refines=before
+            )
+        return known[id(old)]
+
+    return [
+        replace(b, states=tuple(dressed(old, index) for index, old in enumerate(b.states)))
+        for b in sets
+    ]

@@ -481,7 +481,7 @@ def _near(numerator: int, bits: int) -> float:
     try:
         return numerator / (1 << bits)
     except OverflowError:
-        return math.copysign(math.inf, numerator)
+        return math.inf if numerator > 0 else -math.inf
 
 
 def _data_values(data: _Data) -> Iterable[float]:

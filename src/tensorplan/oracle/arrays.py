@@ -147,6 +147,8 @@ def enlarge(array: Array, room: int, *, axis: int = 0, fill: float = 0) -> Array
     """A copy with more room along an axis, at least as much as there is."""
     shape = list(array.shape)
     shape[axis] = max(room, shape[axis])
-    larger = cast(Array, np.full(shape, fill, array.dtype))
+    # NOTE: zeros take no memory until they are written to, so that room costs little.
+    empty = np.zeros(shape, array.dtype) if fill == 0 else np.full(shape, fill, array.dtype)
+    larger = cast(Array, empty)
     larger[tuple(slice(0, size) for size in array.shape)] = array
     return larger

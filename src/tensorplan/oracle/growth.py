@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from tensorplan.oracle.tree import (
     Search,
     make_search,
 )
-from tensorplan.records import FloatArray
+from tensorplan.records import FloatArray, IntArray
 
 _TIE = 1e-9
 _TRIALS = 4
@@ -118,7 +119,7 @@ class Growth:
             search.limits[SOLVE_LIMIT] = min(last, self.solves + kernels.chunk)
             reason = kernels.run(problem, self.tree, search)
             if reason == GROW:
-                self.tree = grow_tree(self.tree)
+                self._make_room()
             elif (
                 reason in (FOUND, EXHAUSTED)
                 or self.solves >= last
@@ -127,6 +128,14 @@ class Growth:
                 break
         self._point, self._value = search.point.copy(), float(search.levels[INCUMBENT])
         return self._outcome(gap)
+
+    def _make_room(self) -> None:
+        """Enlarge the tree; whatever happens on the way, there is one that is true."""
+        arrays = self.tree._asdict()
+        self.tree = make_tree(len(self.direction), 64)
+        plant(self.tree, self.direction)
+        grow_arrays(arrays)
+        self.tree = Tree(**arrays)
 
     def _recheck(self) -> None:
         """Forget the best point if the set has shrunk past it."""
@@ -248,29 +257,30 @@ def make_tree(dim: int, room: int) -> Tree:
     )
 
 
-def grow_tree(tree: Tree) -> Tree:
-    """The tree with more room where it is short of it."""
-    counts = tree.counts
-    if 4 * int(counts[NODES]) > 3 * len(tree.parent):
-        tree = _widen(tree, ("parent", "choice", "depth", "slot"), len(tree.parent))
-    slots = len(tree.free)
+def grow_arrays(arrays: dict[str, Any]) -> None:
+    """Give the arrays of a tree more room where they are short of it.
+
+    NOTE: nothing else may hold them, so that each goes as soon as there is a larger one.
+    """
+    counts: IntArray = arrays["counts"]
+    if 4 * int(counts[NODES]) > 3 * len(arrays["parent"]):
+        _widen(arrays, ("parent", "choice", "depth", "slot"))
+    slots = len(arrays["free"])
     if 4 * int(counts[FREE]) < slots:
         names = ("theta", "rows", "multipliers", "active", "radius", "bound", "stamp", "node")
-        tree = _widen(tree, (*names, "key", "entry", "free"), slots)
-        fresh = np.arange(len(tree.free) - 1, slots - 1, -1)
+        _widen(arrays, (*names, "key", "entry", "free"))
+        fresh = np.arange(len(arrays["free"]) - 1, slots - 1, -1)
         left = int(counts[FREE])
-        tree.free[left : left + len(fresh)] = fresh
+        arrays["free"][left : left + len(fresh)] = fresh
         counts[FREE] += len(fresh)
-    if 4 * int(counts[CLOSED]) > 3 * len(tree.closed_node):
-        tree = _widen(tree, ("closed_node", "closed_end"), len(tree.closed_node))
-    if 4 * int(counts[ENTRIES]) > 3 * len(tree.closed_rows):
-        tree = _widen(tree, ("closed_rows", "closed_multipliers"), len(tree.closed_rows))
-    return tree
+    if 4 * int(counts[CLOSED]) > 3 * len(arrays["closed_node"]):
+        _widen(arrays, ("closed_node", "closed_end"))
+    if 4 * int(counts[ENTRIES]) > 3 * len(arrays["closed_rows"]):
+        _widen(arrays, ("closed_rows", "closed_multipliers"))
 
 
-def _widen(tree: Tree, names: tuple[str, ...], size: int) -> Tree:
-    """Some arrays of the tree, larger; one after the other, so that few exist twice at a time."""
-    room = int(_GROWTH * size) + 64
+def _widen(arrays: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Enlarge some arrays of equal length, one after the other."""
+    room = int(_GROWTH * len(arrays[names[0]])) + 64
     for name in names:
-        tree = tree._replace(**{name: enlarge(getattr(tree, name), room)})
-    return tree
+        arrays[name] = enlarge(arrays[name], room)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorplan.hypotheses import CriticalState
-from tensorplan.oracle.arrays import ACTIONS, CLOSED, HEAP, NODES, Problem, Tree
+from tensorplan.oracle.arrays import ACTIONS, CLOSED, HEAP, NODES, Tree
 from tensorplan.oracle.base import Optimum, OracleStatus
 from tensorplan.oracle.claims import Claim
 from tensorplan.oracle.rows import BELLMAN, CLAIM, CUT, SLAB, RowTable
@@ -28,8 +28,6 @@ SCHEMA = "tensorplan-proof/1"
 _LETTERS = {SLAB: "s", BELLMAN: "b", CUT: "c", CLAIM: "d"}
 _POINT_SLACK = 1e-8
 """Tolerance at which the best point is claimed to be allowed, as a fraction of 1 + B."""
-
-_NOTHING = 1e-300
 
 Json = dict[str, object]
 Multipliers = list[object]
@@ -77,14 +75,23 @@ class _Writer:
         self._counts = [len(known.epochs[0].rows) for known in table.states]
 
     def multipliers(
-        self, rows: Iterable[int], values: Iterable[float], length: float
+        self,
+        rows: Iterable[int],
+        values: Iterable[float],
+        length: float,
+        twin: tuple[int, int] | None = None,
     ) -> Multipliers:
-        """A multiplier list for a bound on <c, .> with |c| = length (1 for an empty case)."""
+        """A multiplier list for a bound on <c, .> with |c| = length (1 for an empty case).
+
+        With a twin (state, action), slabs of the state are those of the action instead.
+        """
         found: Multipliers = []
         for row, value in zip(rows, values, strict=True):
             if value == 0.0:
                 continue
             kind, index, action, epoch = (int(entry) for entry in self._origin[row])
+            if kind == SLAB and twin is not None and twin[0] == index:
+                action = twin[1]
             found.append(_LETTERS[kind])
             found.append(index)
             if kind in (SLAB, BELLMAN):
@@ -122,13 +129,14 @@ class _Writer:
     def _claim(self, claim: Claim) -> Json:
         length = float(np.linalg.norm(claim.normal))
         cases: list[object] = []
-        for case in claim.cases:
-            if case.same is not None:
-                cases.append({"same": case.same})
-            elif case.empty:
-                cases.append({"empty": self.multipliers(case.rows, case.multipliers, 1.0)})
-            else:
-                cases.append(self.multipliers(case.rows, case.multipliers, length))
+        for action, case in enumerate(claim.cases):
+            twin = None
+            if case.same is not None and claim.state is not None:
+                # NOTE: not written as `same`: later slabs of the two need not be the same.
+                case, twin = claim.cases[case.same], (claim.state, action)
+            size = 1.0 if case.empty else length
+            listed = self.multipliers(case.rows, case.multipliers, size, twin)
+            cases.append({"empty": listed} if case.empty else listed)
         return {
             "normal": claim.normal.tolist(),
             "sign": claim.sign,
@@ -237,66 +245,6 @@ def _point(table: RowTable, objective: FloatArray, theta: FloatArray) -> Json | 
             return None
     value = float(objective @ theta)
     return {"theta": theta.tolist(), "value": value, "tolerance": tolerance}
-
-
-def norm_limit(table: RowTable, tree: Tree, direction: FloatArray, upper: float) -> float:
-    """The norm bound up to which the multipliers of a search prove what they prove.
-
-    Raising B moves the bound of a leaf by the length of what the ball has to bound there; a leaf
-    that owes nothing to the ball holds for every B, but for the rounding of its multipliers.
-
-    Args:
-        table: the rows.
-        tree: the search.
-        direction: c / |c| [d].
-        upper: the bound, in normal form; not used where the set is empty.
-    """
-    problem, norm = table.problem, table.beliefs.norm
-    if not table.rows:
-        return norm
-    leaves = open_leaves(tree)
-    held = _beta(problem, leaves.rows, leaves.multipliers).sum(axis=1)
-    used = np.einsum("nk,nkd->nd", leaves.multipliers, problem.normals[leaves.rows])
-    sizes = np.linalg.norm(direction - used, axis=1)
-    limit = float(np.min(norm * (upper - held) / np.maximum(sizes, _NOTHING), initial=math.inf))
-    for leaf in range(int(tree.counts[CLOSED])):
-        limit = min(
-            limit, _case_limit(table, np.zeros_like(direction), 0.0, *closed_leaf(tree, leaf))
-        )
-    for known in table.states:
-        for row in known.dead.values():
-            limit = min(limit, norm * max(float(problem.low[row]), -float(problem.high[row])))
-    return min([limit, *(_claim_limit(table, claim) for block in table.blocks for claim in block)])
-
-
-def _claim_limit(table: RowTable, claim: Claim) -> float:
-    """The norm bound up to which the cases of a claim prove it."""
-    length = float(np.linalg.norm(claim.normal))
-    value = claim.value / (table.beliefs.norm * length)
-    limit = math.inf
-    for case in claim.cases:
-        if case.same is None:
-            rows, multipliers = np.array(case.rows, np.int64), np.array(case.multipliers)
-            weight = 0.0 if case.empty else 1.0
-            direction = weight * claim.sign * claim.normal / length
-            limit = min(limit, _case_limit(table, direction, weight * value, rows, multipliers))
-    return limit
-
-
-def _case_limit(
-    table: RowTable, direction: FloatArray, upper: float, rows: IntArray, multipliers: FloatArray
-) -> float:
-    """The norm bound up to which some multipliers bound a direction, all in normal form."""
-    problem = table.problem
-    held = float(_beta(problem, rows, multipliers).sum())
-    size = float(np.linalg.norm(direction - multipliers @ problem.normals[rows]))
-    return table.beliefs.norm * (upper - held) / max(size, _NOTHING)
-
-
-def _beta(problem: Problem, rows: IntArray, multipliers: FloatArray) -> FloatArray:
-    """Each multiplier times the limit that it uses."""
-    limits = np.where(multipliers > 0, problem.high[rows], problem.low[rows])
-    return multipliers * np.where(multipliers == 0, 0.0, limits)
 
 
 def _finite(limit: float) -> float | None:

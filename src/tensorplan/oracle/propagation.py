@@ -213,6 +213,7 @@ def _by_box(terms: FloatArray, top: FloatArray) -> BoolArray:
     """Which entries are bounded by their own limits: [n, d]; the others by the ball, together.
 
     Entries without a limit are left to the ball, and all of them where that alone says more.
+    Neither way ever says less when limits become sharper.
     """
     finite = np.isfinite(top)
     limits = np.where(finite, top, 0.0)
@@ -272,7 +273,7 @@ def _current(box: Box, each: _Found) -> FloatArray:
 
 
 def _news(slabs: Equations, best: Equations | None, box: Box) -> list[_Found]:
-    """What one sweep finds that is sharper than the box."""
+    """What one sweep finds that is sharper than the box and the ball."""
     implied = _implied(slabs, best, box)
     return [each.where(each.limits < np.minimum(_current(box, each), 1.0)) for each in implied]
 
@@ -306,9 +307,11 @@ def _fixpoint(
     own = np.abs(slabs.mean).sum(axis=1).max(initial=0.0)
     if best is not None:
         own = max(own, np.abs(best.mean).sum(axis=1).max(initial=0.0))
+    box = _sweep(table, slabs, best, box)
     if own >= 1 - 1e-12:
-        return _sweep(table, slabs, best, box), box
-    sharper, found = box, _news(slabs, best, box)
+        return box, box
+    start = sharper = _within_ball(box, slabs.axis)
+    found = _news(slabs, best, sharper)
     for _ in range(_SWEEPS):
         following = _take(sharper, found)
         change = float(np.max(sharper.width - following.width, initial=0.0))
@@ -318,7 +321,21 @@ def _fixpoint(
         found = _news(slabs, best, sharper)
     if not _worth(box, sharper):
         return box, sharper
-    return _record(table, _changed(slabs, best, box, sharper), sharper, sharper), sharper
+    return _record(table, _changed(slabs, best, start, sharper), sharper, sharper), sharper
+
+
+def _within_ball(box: Box, axes: IntArray) -> Box:
+    """The box with a limit at some axes, where it lacks one that of the ball.
+
+    One by one the limits of the ball say less than the ball does of all of these entries. But a
+    sweep that finds a limit where there was none would bound it by itself from then on, and so
+    raise other limits; if all have one from the start, it cannot.
+    """
+    box = box.copy()
+    high, low = axes[box.high[axes] > 1], axes[box.low[axes] < -1]
+    box.high[high], box.high_row[high] = 1.0, -1
+    box.low[low], box.low_row[low] = -1.0, -1
+    return box
 
 
 def _changed(slabs: Equations, best: Equations | None, box: Box, sharper: Box) -> list[_Found]:
@@ -334,8 +351,8 @@ def _changed(slabs: Equations, best: Equations | None, box: Box, sharper: Box) -
 
 
 def _worth(box: Box, sharper: Box) -> bool:
-    """Whether a block takes enough off some range."""
-    return bool(np.any(box.width - sharper.width > WORTH * box.width))
+    """Whether a block takes enough off some range, with what claims are widened by."""
+    return bool(np.any(box.width - sharper.width > WORTH * box.width + 2 * ROOM))
 
 
 def _record(table: RowTable, found: list[_Found], before: Box, after: Box) -> Box:
@@ -395,11 +412,10 @@ def _claim(table: RowTable, found: _Found, position: int, box: Box) -> Claim:
 def _case(table: RowTable, own: Equations, place: int, box: Box, side: int) -> Case:
     """The multipliers of one action: minus its slab, and the limits of the entries of the mean."""
     terms = side * own.mean[place]
-    tops, rows = (
-        np.where(terms > 0, box.high, box.low),
-        np.where(terms > 0, box.high_row, box.low_row),
-    )
-    used = np.flatnonzero(_by_box(terms[None], tops[None])[0] & (terms != 0))
+    tops = np.where(terms > 0, box.high, box.low)
+    rows = np.where(terms > 0, box.high_row, box.low_row)
+    by_box = _by_box(terms[None], tops[None])[0]
+    used = np.flatnonzero(by_box & (rows >= 0) & (terms != 0))
     slab = int(own.row[place])
     signs = [math.copysign(1.0, float(table.problem.normals[rows[axis], axis])) for axis in used]
     multipliers = [-side * float(table.scale[slab]) / float(own.factor[place])]

@@ -320,7 +320,8 @@ class RowTable:
         widest: dict[bytes, int] = {}
         for action in sorted(actions, key=lambda a: -radii[a]):
             key = (state.rows[action] + 0.0).tobytes()
-            if key in widest:
+            # Twins have to be so in every epoch; those that refinement makes stay apart.
+            if key in widest and len(known.epochs) == 1:
                 known.same[action] = widest[key]
             elif low[action] > reach[action] or high[action] < -reach[action]:
                 known.dead[action] = int(rows[action])

@@ -20,7 +20,8 @@ from tensorplan.oracle.base import Optimum, OracleStatus
 from tensorplan.oracle.growth import Growth, Outcome
 from tensorplan.oracle.hull import Hull
 from tensorplan.oracle.kernels import Kernels
-from tensorplan.oracle.proof import build_proof, norm_limit
+from tensorplan.oracle.norm import norm_limit
+from tensorplan.oracle.proof import build_proof
 from tensorplan.oracle.propagation import Propagated, propagate_box
 from tensorplan.oracle.rows import RowTable
 from tensorplan.oracle.spans import Spans
@@ -89,6 +90,7 @@ class SlabOracle:
         self._box: Propagated | None = None
         self._hull: Hull | None = None
         self._spans: Spans | None = None
+        self._ranges: dict[tuple[int, bytes], tuple[float, float]] = {}
         self._seen = (0, 0)
 
     @property
@@ -199,12 +201,15 @@ class SlabOracle:
             return -beliefs.norm, beliefs.norm
         length = beliefs.norm * float(np.linalg.norm(features))
         low, high = -1.0, 1.0
-        if self._box is not None:
-            axis = int(np.argmax(np.abs(features)))
-            box = self._box.box
-            low, high = max(low, float(box.low[axis])), min(high, float(box.high[axis]))
+        if self._box is not None and np.count_nonzero(features) == 1:
+            axis = int(np.flatnonzero(features)[0])
+            ends = np.sign(features[axis]) * np.array([self._box.box.low, self._box.box.high])
+            low, high = max(low, float(ends[:, axis].min())), min(high, float(ends[:, axis].max()))
         elif self._hull is not None:
             low, high = self._hull.ranges.get(index, (low, high))
+        known = self._ranges.get((index, features.tobytes()), (low, high))
+        low, high = max(low, known[0]), min(high, known[1])
+        self._ranges[index, features.tobytes()] = low, high
         return low * length, high * length
 
     def proof(self) -> dict[str, object]:
@@ -220,11 +225,15 @@ class SlabOracle:
         """
         last = self._answered()
         growth = last.growth
+        if not last.objective.any() and last.optimum.status is not OracleStatus.EMPTY:
+            return math.inf
         return norm_limit(growth.table, growth.tree, growth.direction, last.upper + _SLACK)
 
     def _answered(self) -> _Answer:
         if self._last is None:
-            raise SettingError("a proof", "nothing has been asked yet", "Call maximise first.")
+            raise SettingError(
+                "a proof", "nothing has been asked of this set yet", "Call maximise first."
+            )
         return self._last
 
     def _take(self, beliefs: Hypotheses) -> RowTable:
@@ -235,8 +244,11 @@ class SlabOracle:
         if table is None or not beliefs.extends(table.beliefs):
             table = self._table = RowTable(beliefs)
             self._trees.clear()
+            self._ranges.clear()
         elif not table.update(beliefs):
+            # The rows that an earlier answer is proved from no longer fit its tree.
             self._trees.clear()
+            self._last = None
         if self._seen != (id(table), table.version):
             self._box = propagate_box(table)
             self._seen = (id(table), table.version)

@@ -137,7 +137,7 @@ class Book:
         return share / self.resolved.spec.actions if self.resolved.bellman else share
 
     def bound(self, stage: int) -> float:
-        """b: how far R + gamma v(S'; theta°) can be from its mean at a state of this stage (F1.6)."""
+        """b: how far R + gamma v(S'; theta°) can be from its mean at a stage (F1.6)."""
         resolved, norm = self.resolved, self.resolved.norm
         ranges, after = resolved.ranges, resolved.ranges.after(stage)
         low, high = max(ranges.low(after), -norm), min(ranges.high(after), norm)

@@ -25,7 +25,7 @@ from tensorplan.planners.adaptive.book import Book, Slab, Spreads, open_slab
 from tensorplan.planners.adaptive.rollouts import Policy, roll, rollout_length
 from tensorplan.planners.adaptive.settings import Resolved
 from tensorplan.planners.adaptive.state import Look, State
-from tensorplan.records import IterationEvent, Phase, Status
+from tensorplan.records import FloatArray, IterationEvent, Phase, Status
 
 StateT = TypeVar("StateT", bound=State)
 
