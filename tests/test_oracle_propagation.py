@@ -93,7 +93,7 @@ class PlainBox:
             self.ranges[axis] = merged
 
     def most(self, terms: FloatArray) -> float:
-        """Largest value of <terms, theta> in the box, other entries in the ball."""
+        """Largest value of <terms, theta> in the box, other entries in the ball, or in the ball."""
         total, rest = 0.0, 0.0
         for axis, term in enumerate(terms.tolist()):
             low, high = self.ranges.get(axis, (-math.inf, math.inf))
@@ -104,7 +104,8 @@ class PlainBox:
                 total += abs(term) * self.beliefs.norm
             else:
                 rest += term**2
-        return total + self.beliefs.norm * math.sqrt(rest)
+        all_by_ball = self.beliefs.norm * float(np.linalg.norm(terms))
+        return min(total + self.beliefs.norm * math.sqrt(rest), all_by_ball)
 
     def by_action(self, old: CriticalState) -> list[Range]:
         """What each action of a state says of its entry."""
