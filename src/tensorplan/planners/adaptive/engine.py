@@ -172,8 +172,7 @@ class Engine(ABC, Generic[StateT]):
 
     def verify(self, state: StateT, policy: Policy) -> StateT:
         """Try to certify a policy by fresh rollouts, at a level of this attempt's own (B9, F4)."""
-        look = state.looks.count + 1
-        level = 6 * self._look_level / (math.pi**2 * look**2)
+        look, level = state.looks.count + 1, self.look_level(state)
         goal, whole = self.resolved.delta, self.ranges.summed(self.ranges.horizon)
         returns, before = np.zeros(0), self.access.queries.total
         size, part, lower = LOOK_SIZE, 0, -math.inf
@@ -191,7 +190,7 @@ class Engine(ABC, Generic[StateT]):
                 returns, part = np.concatenate([returns, batch.returns]), part + 1
             lower = betting_lower(returns, self.ranges.rest_low, level)
             lower -= self.resolved.inaccuracy * whole
-            if state.upper - lower <= goal or self._hopeless(state, returns, level, before):
+            if state.upper - lower <= goal or self._hopeless(state, returns, before):
                 break
             size = math.ceil(size * LOOK_GROWTH)
         done = state.upper - lower <= goal
@@ -205,15 +204,31 @@ class Engine(ABC, Generic[StateT]):
         """Whether enough has happened since the last attempt to certify."""
         return self.access.queries.total >= AGAIN * state.looks.spent
 
-    def _hopeless(self, state: StateT, returns: FloatArray, level: float, before: int) -> bool:
-        """Whether to give an attempt up: it is likely to cost more than all queries before it."""
-        count, mean = len(returns), float(returns.mean())
-        error = float(returns.std()) / math.sqrt(count)
+    def rollouts_to_certify(self, state: StateT, returns: FloatArray, error: float = 0.0) -> float:
+        """Rollouts after which returns like these are likely to close the gap.
+
+        Args:
+            state: what is known.
+            returns: [n].
+            error: by how much the mean may be larger than that of the returns.
+        """
+        mean = float(returns.mean())
         room = self.resolved.delta - (state.upper - mean) + error
-        if room <= (1 - HOPELESS) * self.resolved.delta:
+        if room <= 0:
+            return math.inf
+        log = math.log(1 / self.look_level(state))
+        return float(2 * log * (returns.var() / room**2 + (mean - self.ranges.rest_low) / room))
+
+    def look_level(self, state: StateT) -> float:
+        """Level of the next attempt to certify; over all attempts they add up."""
+        return 6 * self._look_level / (math.pi**2 * (state.looks.count + 1) ** 2)
+
+    def _hopeless(self, state: StateT, returns: FloatArray, before: int) -> bool:
+        """Whether to give an attempt up: it is likely to cost more than most queries before it."""
+        count, error = len(returns), float(returns.std()) / math.sqrt(len(returns))
+        if state.upper - returns.mean() - 2 * error > HOPELESS * self.resolved.delta:
             return True
-        log = math.log(1 / level)
-        needed = 2 * log * (returns.var() / room**2 + (mean - self.ranges.rest_low) / room)
+        needed = self.rollouts_to_certify(state, returns, error)
         each = (self.access.queries.total - before) / count
         return bool(count > 4 * needed or each * (needed - count) > DEAREST * before)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,7 +79,7 @@ def roll(
     length: int,
     phase: Phase,
     key: Key,
-    keep: bool = False,
+    watch: Callable[[Visits], bool] | None = None,
 ) -> Batch:
     """Roll out a policy from one state.
 
@@ -90,7 +91,8 @@ def roll(
         length: most stages.
         phase: what tests are spent on; steps are spent on rolling forward.
         key: names the batch.
-        keep: whether to keep what was met.
+        watch: sees what was met and drawn at each stage, which is then kept; the batch is broken
+            off when it returns False.
     """
     ranges = ValueRanges.of(access.spec)
     here = access.take(start, np.zeros(count, np.int64))
@@ -100,8 +102,10 @@ def roll(
     weight = 1.0
     for step in range(length):
         actions, measured = policy.act(access, here, phase, (*key, step))
-        if keep:
+        if watch is not None:
             visits.append(_visits(access, here, measured))
+            if not watch(visits[-1]):
+                break
         moved = access.advance(here, here.stage, actions, phase=Phase.FORWARD, key=(*key, step))
         returns[alive] += weight * moved.rewards
         weight *= access.spec.discount
