@@ -13,14 +13,15 @@ from itertools import count
 import numpy as np
 
 from tensorplan.errors import QueryBudgetError
-from tensorplan.local import Handle, Key, LocalAccess
+from tensorplan.local import Handle, LocalAccess
 from tensorplan.oracle.base import Optimum, Oracle, OracleStatus
-from tensorplan.planners.adaptive.evidence import Evidence, tolerance
+from tensorplan.planners.adaptive.acting import GreedyPolicy
+from tensorplan.planners.adaptive.evidence import Evidence
 from tensorplan.planners.adaptive.graph import Graph
 from tensorplan.planners.adaptive.records import AdaptiveState, Policy, Trajectory
 from tensorplan.planners.adaptive.settings import Resolved
 from tensorplan.planners.adaptive.walk import End, Walk
-from tensorplan.records import FloatArray, IntArray, IterationEvent, Phase, Status
+from tensorplan.records import FloatArray, IterationEvent, Status
 
 PAIRS_CHECKED = 10
 """Recorded pairs that are asked once more at the end, evenly spaced over the run (F6)."""
@@ -117,8 +118,9 @@ class DeterministicEngine:
         try:
             end = walk.run()
         except QueryBudgetError:
-            return self._ended(self._after(state, walk, None), Status.BUDGET)
-        return self._concluded(self._after(state, walk, end), end, answers)
+            return self._ended(self._after(state, walk), Status.BUDGET)
+        events = (*state.events, self._event(state, walk, end))
+        return self._concluded(replace(self._after(state, walk), events=events), end, answers)
 
     def continued(
         self, state: AdaptiveState, *, start: Handle | None = None, delta: float | None = None
@@ -187,30 +189,29 @@ class DeterministicEngine:
         )
         if optimum.status is OracleStatus.EMPTY:
             return self._ended(state, Status.REJECTED)
-        if state.theta is None:
-            predicted = float(self._objective @ optimum.theta)
-            state = replace(state, theta=optimum.theta, predicted=predicted)
+        predicted = float(self._objective @ optimum.theta)
+        state = replace(state, theta=optimum.theta, predicted=predicted)
         if state.lower >= upper - self.resolved.delta:
             return self._ended(state, Status.CERTIFIED)
         if optimum.status is OracleStatus.LIMIT:
             return self._ended(state, Status.ORACLE_GAP)
         return state
 
-    def _after(self, state: DeterministicState, walk: Walk, end: End | None) -> DeterministicState:
-        """The state with what a walk brought."""
-        assert state.optimum is not None
-        event = IterationEvent(
+    def _after(self, state: DeterministicState, walk: Walk) -> DeterministicState:
+        """The state with what a walk brought, whole or cut short."""
+        evidence = state.evidence.taking_in(self.graph, self.resolved)
+        return replace(_better(state, walk), evidence=evidence, beliefs=evidence.beliefs)
+
+    def _event(self, state: DeterministicState, walk: Walk, end: End) -> IterationEvent:
+        return IterationEvent(
             iteration=state.iteration + 1,
             upper=state.upper,
-            predicted=float(self._objective @ walk.theta),
+            predicted=state.predicted,
             theta=tuple(float(x) for x in walk.theta),
             failed=(0, walk.stage) if end in (End.FAILED, End.EXCLUDED) else None,
             queries=self._access.queries.total,
             nodes=state.nodes,
         )
-        state = replace(_better(state, walk), events=(*state.events, event))
-        evidence = state.evidence.taking_in(self.graph, self.resolved)
-        return replace(state, evidence=evidence, beliefs=evidence.beliefs)
 
     def _concluded(self, state: DeterministicState, end: End, answers: int) -> DeterministicState:
         """The state, ended if the walk or the limit of iterations ends the run.
@@ -235,7 +236,7 @@ class DeterministicEngine:
         except QueryBudgetError:
             unpaid = status if status in _OPEN_ENDED else Status.BUDGET
             return replace(state, status=unpaid)
-        return replace(state, status=status, checked=True)
+        return replace(state, status=status, checked=len(self.graph.asked) > 0)
 
     def _check(self, state: AdaptiveState) -> None:
         """Ask the trajectory and some recorded pairs once more (F6)."""
@@ -267,50 +268,4 @@ def _better(state: DeterministicState, walk: Walk) -> DeterministicState:
     """The state with the trajectory of a walk, if it is worth more than the one there is."""
     if walk.best[0] <= state.lower:
         return state
-    value = float(walk.graph.features[walk.start] @ walk.theta)
-    return replace(
-        state,
-        trajectory=walk.trajectory,
-        lower=walk.best[0],
-        theta=walk.theta,
-        predicted=value,
-    )
-
-
-class GreedyPolicy:
-    """The one-sided test at states of which nothing is known, by asking (B0).
-
-    Args:
-        access: local access to the simulator.
-        resolved: the run's numbers.
-        theta: [d].
-        order: in which actions are tried: [A].
-    """
-
-    def __init__(
-        self, access: LocalAccess, resolved: Resolved, theta: FloatArray, order: IntArray
-    ) -> None:
-        self._access, self._resolved = access, resolved
-        self._theta, self._order = theta, order
-
-    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
-        """The first action that passes at each of n states, or the best one: [n]."""
-        rows = range(states.size)
-        return np.array([self._action(states, stage, row, key) for row in rows], np.int64)
-
-    def _action(self, states: Handle, stage: int, row: int, key: Key) -> int:
-        state = self._access.take(states, [row])
-        value = float(self._access.features(state)[0] @ self._theta)
-        allowed = self._access.allowed(state)[0]
-        errors: dict[int, float] = {}
-        for action in self._order[allowed[self._order]].tolist():
-            moved = self._access.advance(
-                state, stage, [action], phase=Phase.ACT, key=(*key, row, action)
-            )
-            after = float(self._access.features(moved.states)[0] @ self._theta)
-            error = float(moved.rewards[0]) + self._access.spec.discount * after - value
-            left = 0.0 if moved.terminated[0] else 1.0
-            if error >= -self._resolved.slack(left) - tolerance(self._resolved):
-                return action
-            errors[action] = error
-        return max(errors, key=lambda action: errors[action])
+    return replace(state, trajectory=walk.trajectory, lower=walk.best[0])

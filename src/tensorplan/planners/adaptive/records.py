@@ -37,7 +37,8 @@ class AdaptiveState:
         beliefs: what is still believable.
         upper: bound on the value of the best realizable policy: the least of all iterations.
         lower: bound on the value of the plan.
-        theta: [d], the parameter that the plan follows; None before the first iteration.
+        theta: [d], the parameter that the plan follows, the last one; None before the first
+            iteration.
         predicted: what it predicts at the start.
         optimum: the oracle's last answer.
         status: how the run ended, or None.
