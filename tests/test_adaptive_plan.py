@@ -19,7 +19,9 @@ from tensorplan.cli import main
 from tensorplan.errors import SettingError
 from tensorplan.exact import solve
 from tensorplan.finite import FiniteProcess, TableSimulator
+from tensorplan.oracle import SlabOracle
 from tensorplan.plan import Budget, plan
+from tensorplan.planners.adaptive import adaptive_settings, fine_oracle, refit, resolve
 from tensorplan.problem import Simulator
 from tensorplan.records import Certificate, Spec, Status
 
@@ -129,6 +131,16 @@ class TestGoingOn:
             # The meter goes on, and no pair is asked twice: what is new is what is missing.
             assert known <= planning_queries(fine) <= 1.2 * planning_queries(fresh)
             assert rough.delta == 4.0
+
+    def test_our_own_search_gets_the_gap_of_the_later_question(self) -> None:
+        spec, features = hidden(2, 4, 10, 0).spec, np.array([0.5, 0.0, 0.0, 0.0])
+        rough, fine = (resolve(adaptive_settings(delta), spec) for delta in (2.0, 1e-6))
+        own, chosen = fine_oracle(rough, features), SlabOracle(gap=1e-3)
+        for oracle in (own, chosen):
+            refit(oracle, (rough, features), (fine, features))
+        assert own.gap == fine_oracle(fine, features).gap < 1e-6
+        assert own.gap * fine.norm * 0.5 <= 1e-6 / 2
+        assert chosen.gap == 1e-3
 
     def test_another_start_uses_what_is_known_of_the_features(self) -> None:
         process = linear_process(2, Shape(states=8, actions=2, horizon=5, dim=3, starts=3))

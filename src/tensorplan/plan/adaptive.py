@@ -23,6 +23,7 @@ from tensorplan.planners.adaptive import (
     check_oracle,
     engine_for,
     fine_oracle,
+    refit,
     resolve,
 )
 from tensorplan.planners.driver import drive
@@ -136,6 +137,8 @@ class AdaptivePlan(Plan):
         limits = Budget.of(budget)
         self._access.meter.allow_more(limits.queries, limits.seconds)
         engine, state = following
+        features = [self._access.features(each)[0] for each in (self._start, start)]
+        refit(self._oracle, (self.resolved, features[0]), (engine.resolved, features[1]))
         made = _driven(self._access, start, engine, self._oracle, watch, state)
         made._calls = self._calls
         return made

@@ -7,6 +7,7 @@ from tensorplan.planners.adaptive.engines import (
     check_oracle,
     engine_for,
     fine_oracle,
+    refit,
 )
 from tensorplan.planners.adaptive.records import AdaptiveState, Engine, Policy, Trajectory
 from tensorplan.planners.adaptive.settings import (
@@ -32,5 +33,6 @@ __all__ = [
     "depends_on_norm",
     "engine_for",
     "fine_oracle",
+    "refit",
     "resolve",
 ]

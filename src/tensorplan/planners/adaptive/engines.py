@@ -67,9 +67,23 @@ def fine_oracle(resolved: Resolved, features: FloatArray) -> SlabOracle:
         resolved: the run's numbers.
         features: [d], of the start.
     """
+    return SlabOracle(gap=_fitting_gap(resolved, features))
+
+
+def refit(
+    oracle: Oracle,
+    earlier: tuple[Resolved, FloatArray],
+    later: tuple[Resolved, FloatArray],
+) -> None:
+    """Give our own search the gap that a later question needs, unless somebody else chose it."""
+    if isinstance(oracle, SlabOracle) and oracle.gap == _fitting_gap(*earlier):
+        oracle.gap = _fitting_gap(*later)
+
+
+def _fitting_gap(resolved: Resolved, features: FloatArray) -> float:
     scale = resolved.norm * float(np.linalg.norm(features))
     gap = _SHARE * resolved.delta / scale if scale else _GAP
-    return SlabOracle(gap=min(_GAP, max(_FINEST, gap)))
+    return min(_GAP, max(_FINEST, gap))
 
 
 def check_oracle(oracle: Oracle) -> None:
