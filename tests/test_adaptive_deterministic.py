@@ -68,10 +68,10 @@ class TestClosedForms:
         assert planning_queries(made) <= 3.2 * size
 
     def test_deep_sea_without_a_hint(self) -> None:
-        made = plan(problems.make("deep-sea", size=10, features="one-hot"), delta=1e-5)
+        made = plan(problems.make("deep-sea", size=7, features="one-hot"), delta=1e-5)
         assert made.status is Status.CERTIFIED
         assert bounds(made)[0] == pytest.approx(0.99, abs=1e-12)
-        assert planning_queries(made) <= 110  # two at each of its 55 cells
+        assert planning_queries(made) <= 56  # two at each of its 28 cells
 
     @pytest.mark.parametrize("length", [1, 5, 20])
     def test_combination_lock(self, length: int) -> None:
@@ -155,7 +155,7 @@ class TestReferee:
 class TestQueries:
     @pytest.mark.parametrize("size", HIDDEN)
     def test_hidden_linear(self, size: tuple[int, int, int]) -> None:
-        self.check(size, range(3))
+        self.check(size, range(2))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("size", HIDDEN)
@@ -200,8 +200,8 @@ class TestQueries:
     def test_competing_with_the_optimum_alone_asks_less(self) -> None:
         asked = {
             compete: sum(
-                planning_queries(plan(hidden(4, 6, 10, seed), delta=1e-5, compete=compete))
-                for seed in range(100, 106)
+                planning_queries(plan(hidden(4, 4, 8, seed), delta=1e-5, compete=compete))
+                for seed in range(100, 108)
             )
             for compete in ("realizable", "optimal")
         }

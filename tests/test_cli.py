@@ -556,6 +556,16 @@ def test_discounted_problem_is_cut_at_the_theorems_horizon_or_a_given_one(
     assert "cut after 2 stages, which changes a value by at most 5.00e-1" in text
 
 
+def test_discounted_problem_is_planned_directly_by_the_adaptive_planner(
+    run: Run, users: Path
+) -> None:
+    data = run("plan", f"{users}:discounted", "--json", "--delta", ".05").data
+    assert (data["status"], data["truncation"]) == ("certified", None)
+    assert math.isclose(data["value_achieved"], 1.0, abs_tol=0.025)
+    assert data["certificate"]["lower"] <= 1.0 <= data["certificate"]["upper"]
+    assert data["certificate"]["gap"] <= 0.05
+
+
 # --- problems ------------------------------------------------------------------------------------
 
 

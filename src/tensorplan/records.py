@@ -272,7 +272,8 @@ class IterationEvent:
         upper: the oracle's upper bound on the optimistic value.
         predicted: value that the optimistic parameter predicts at the start.
         theta: [d], the parameter, as plain numbers.
-        failed: (rollout, stage) of the failed test that was kept, or None after a clean run.
+        failed: (rollout, stage) of the failed test, or of the answer, that excluded the
+            parameter; None after a clean run.
         queries: all queries so far.
         nodes: nodes that the oracle expanded so far.
     """

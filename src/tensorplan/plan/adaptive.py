@@ -71,9 +71,8 @@ class AdaptivePlan(Plan):
 
     @property
     def episode_cost(self) -> int:
-        """Most queries that playing an episode can take, beyond the trajectory."""
-        known = 0 if self._state.trajectory is None else len(self._state.trajectory.actions)
-        return max(0, self._engine.episode_length - known) * self._access.spec.actions
+        """Most queries that playing an episode can take."""
+        return self._engine.episode_cost(self._state)
 
     def proof(self) -> dict[str, object]:
         """Why the upper bound holds, or why no parameter is left: the content of a proof file.

@@ -140,6 +140,11 @@ class DeterministicEngine:
             return engine, replace(state, status=None, checked=False)
         return engine, replace(engine.begin(), beliefs=state.beliefs, evidence=state.evidence)
 
+    def episode_cost(self, state: AdaptiveState) -> int:
+        """Most queries that playing an episode takes: the trajectory is played without any."""
+        known = 0 if state.trajectory is None else len(state.trajectory.actions)
+        return (self._length - known) * self._access.spec.actions
+
     def policy(self, state: AdaptiveState) -> Policy:
         """The one-sided test by asking, for states that are not on the trajectory."""
         theta = np.zeros(self._access.spec.dim) if state.theta is None else state.theta

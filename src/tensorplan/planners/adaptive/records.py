@@ -119,6 +119,10 @@ class Engine(Protocol):
         """What goes on from a finished run, with all that is known: another start, or delta."""
         ...
 
+    def episode_cost(self, state: AdaptiveState) -> int:
+        """Most queries that playing an episode of the plan takes."""
+        ...
+
     def policy(self, state: AdaptiveState) -> Policy:
         """How the plan of a finished run acts."""
         ...
