@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tensorplan.exact import best_realizable_value, solve
 from tensorplan.finite import FiniteProcess, TableSimulator
-from tensorplan.plan import Plan
+from tensorplan.plan import PaperPlan, Plan, Watcher
+from tensorplan.plan import plan as any_plan
 from tensorplan.problem import Simulator
 from tensorplan.problems.random_tabular import rows_with_values
 from tensorplan.records import FloatArray, Spec
+
+
+def plan(
+    simulator: Simulator, *, delta: float, watch: Watcher | None = None, **options: Any
+) -> PaperPlan:
+    """A plan of the paper's planner."""
+    return any_plan(simulator, delta=delta, planner="paper", watch=watch, **options)
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,7 @@ def failures_of(made: Plan) -> list[tuple[int, int] | None]:
     return [event.failed for event in made.events]
 
 
-def failed_in_record(made: Plan, iteration: int) -> list[tuple[int, int]]:
+def failed_in_record(made: PaperPlan, iteration: int) -> list[tuple[int, int]]:
     """Failed tests of an iteration in the printed order, from the recorded measurements."""
     u = np.array([1.0, *made.events[iteration - 1].theta])
     failed: list[tuple[int, int]] = []

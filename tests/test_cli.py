@@ -21,7 +21,11 @@ from tensorplan.records import IterationEvent, Status
 from tensorplan.theory import Setting, bounds_table, scientific
 
 COMMANDS = ("problems", "plan", "bounds")
-SMALL_STOCHASTIC = ("random-tabular", "--set", "outcomes=2", "--set", "horizon=2", "--delta", "1")
+BY_PAPER = ("--planner", "paper")
+SMALL_STOCHASTIC = (
+    *("random-tabular", "--set", "outcomes=2", "--set", "horizon=2", "--delta", "1"),
+    *BY_PAPER,
+)
 
 USERS_FILE = '''
 """Problems of a user."""
@@ -58,8 +62,8 @@ def discounted(gamma: float = 0.5):
 
 def impossible():
     spec = tp.Spec(actions=1, dim=1, horizon=2, bound=1.0, deterministic=True)
-    return tp.from_functions(  # theta = 1 at the last stage, 0 at the first
-        spec, lambda rng: 0, lambda s, h, a, rng: (h - 1.0, 0, False), lambda s, h: [h / 2]
+    return tp.from_functions(  # values fall from stage to stage, and the feature does not
+        spec, lambda rng: 0, lambda s, h, a, rng: (0.5, 0, False), lambda s, h: [0.5]
     )
 
 def long_features():
@@ -143,17 +147,16 @@ def test_help_lists_all_commands_and_codes(run: Run) -> None:
         assert f"\n  {code.value:<4} " in text
 
 
-def test_every_example_is_understood(run: Run) -> None:
+def test_every_example_is_understood(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Examples parse; those that need no file of a user also name a problem that exists."""
+    monkeypatch.chdir(tmp_path)
     for command in COMMANDS:
         lines = run(command, "--help").out.splitlines()
         for line in lines:
             if line.startswith("  tensorplan ") and "mine.py" not in line and "mypack" not in line:
-                extra = (
-                    ("--sizes", "1,1,1", "--budget-queries", "300", "--quiet")
-                    if command == "plan"
-                    else ()
-                )
+                extra = ("--budget-queries", "300", "--quiet") if command == "plan" else ()
                 assert run(*line.split()[1:], *extra).code != codes.ExitCode.MISUSE, line
 
 
@@ -211,7 +214,7 @@ def test_a_reader_that_leaves_early_is_no_crash() -> None:
 def test_module_runs_as_a_program() -> None:
     ran = shell("plan", "deep-sea", "--set", "size=4", "--json")
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["status"] == "clean"
+    assert json.loads(ran.stdout)["status"] == "certified"
     assert "iteration 1:" in ran.stderr
     wrong = shell("plan", "deep-see")
     assert (wrong.returncode, wrong.stdout) == (2, "")
@@ -235,13 +238,23 @@ def test_module_runs_as_a_program() -> None:
         ("plan deep-sea --set size=3 --set size=4", "given twice, as 3 and 4"),
         ("plan deep-sea --set size=0", "size must be at least 1"),
         ("plan deep-sea --delta -1", "delta=-1.0"),
-        ("plan deep-sea --delta 100", "delta must be below"),
+        ("plan deep-sea --planner paper --delta 100", "delta must be below"),
         ("plan deep-sea --norm nan", "norm=nan"),
         ("plan deep-sea --seed -1", "whole number of at least 0"),
         ("plan deep-sea --sizes 1,2", "three whole numbers"),
         ("plan deep-sea --sizes 1,2,0", "'0' must be a whole number of at least 1"),
-        ("plan deep-sea --horizon 3", "deep-sea is not discounted"),
-        ("plan aggregated --set stochastic=true --exact", "exact=True"),
+        ("plan deep-sea --planner paper --horizon 3", "deep-sea is not discounted"),
+        ("plan aggregated --set stochastic=true --planner paper --exact", "exact=True"),
+        ("plan deep-sea --sizes 1,1,1", "plan with --planner paper"),
+        ("plan deep-sea --keep-rolling", "--keep-rolling with --planner adaptive"),
+        ("plan deep-sea --planner paper --compete optimal", "plan with --planner adaptive"),
+        ("plan deep-sea --planner paper --proof p", "--proof with --planner paper"),
+        ("plan deep-sea --compete best", "'realizable'"),
+        ("plan deep-sea --confidence 1", "confidence=1.0"),
+        ("plan deep-sea --eta -1", "misspecification=-1.0"),
+        ("plan deep-sea --oracle highs", "oracle='highs'"),
+        ("plan aggregated --set stochastic=true", "--planner paper"),
+        ("plan deep-sea --proof /absent/p.json", "argument --proof"),
         ("bounds --dim 2 --actions 2 --norm 1 --delta .5", "--horizon is required"),
         ("bounds --dim 0 --actions 2 --norm 1 --delta .5 --horizon 2", "--dim"),
         ("bounds --dim 2 --actions 2 --norm 1 --delta 3 --horizon 2", "below the horizon"),
@@ -269,9 +282,9 @@ def test_names_of_settings_may_have_dashes_and_values_equal_signs() -> None:
 
 
 def test_plan_prints_what_is_known(run: Run) -> None:
-    ran = run("plan", "deep-sea", "--set", "size=6")
+    ran = run("plan", "deep-sea", "--set", "size=6", *BY_PAPER)
     assert ran.code == 0
-    plan = tp.plan(tp.problems.make("deep-sea", size=6), delta=0.1)
+    plan = tp.plan(tp.problems.make("deep-sea", size=6), delta=0.1, planner="paper")
     plan.play()
     lines = [line.split(maxsplit=1) for line in ran.out.splitlines() if line.strip()]
     said = {words[0]: words[-1] for words in reversed(lines)}
@@ -293,9 +306,9 @@ def test_plan_prints_what_is_known(run: Run) -> None:
 
 
 def test_plan_json_has_what_scripts_rely_on(run: Run) -> None:
-    ran = run("plan", "deep-sea", "--set", "size=6", "--seed", "4", "--json", "--quiet")
+    ran = run("plan", "deep-sea", "--set", "size=6", "--seed", "4", *BY_PAPER, "--json", "--quiet")
     data = ran.data
-    plan = tp.plan(tp.problems.make("deep-sea", size=6), delta=0.1, seed=4)
+    plan = tp.plan(tp.problems.make("deep-sea", size=6), delta=0.1, planner="paper", seed=4)
     value = plan.play().mean()
     assert data.items() >= json.loads(json.dumps(plan.summary())).items()
     assert {"lower", "upper", "gap", "confidence", "assumptions"} <= data["certificate"].keys()
@@ -321,7 +334,9 @@ def test_plan_says_plainly_when_no_theorem_covers_it(run: Run) -> None:
 def test_settings_of_the_planner_reach_it(run: Run) -> None:
     chosen = "--norm 3 --errata printed --exact --rule remark --keep-rolling --return-test"
     budget = ("--budget-seconds", "0")
-    data = run("plan", "deep-sea", "--set", "size=3", "--json", *chosen.split(), *budget).data
+    data = run(
+        "plan", "deep-sea", "--set", "size=3", *BY_PAPER, "--json", *chosen.split(), *budget
+    ).data
     assert data["planner_settings"] == {
         "delta": 0.1,
         "norm": 3.0,
@@ -337,7 +352,9 @@ def test_settings_of_the_planner_reach_it(run: Run) -> None:
 
 def test_oracle_and_sizes_reach_the_planner(run: Run) -> None:
     pytest.importorskip("pyscipopt")
-    data = run("plan", "counterexample", "--oracle", "product", "--sizes", "2,3,4", "--json").data
+    data = run(
+        "plan", "counterexample", *BY_PAPER, "--oracle", "product", "--sizes", "2,3,4", "--json"
+    ).data
     assert data["oracle"] != "slabs"
     assert data["sizes"] == {"rollouts": 2, "test_draws": 3, "refine_draws": 4}
 
@@ -358,10 +375,10 @@ def test_same_seed_same_json_and_another_seed_another(run: Run) -> None:
 
 
 def test_query_budget_ends_a_run_before_it_is_exceeded(run: Run) -> None:
-    ran = run("plan", "deep-sea", "--budget-queries", "50", "--json", "--episodes", "0")
+    ran = run("plan", "deep-sea", "--budget-queries", "15", "--json", "--episodes", "0")
     assert ran.code == 4
     assert ran.data["status"] == "budget"
-    assert 0 < ran.data["queries"]["total"] <= 50
+    assert 0 < ran.data["queries"]["total"] <= 15
     assert ran.data["value_achieved"] is None
 
 
@@ -396,11 +413,11 @@ def test_fewer_episodes_are_played_where_each_is_dear(
 
 
 def test_rejected_run_is_a_result_with_its_own_code(run: Run, users: Path) -> None:
-    ran = run("plan", f"{users}:impossible")
+    ran = run("plan", f"{users}:impossible", "--delta", "1e-3")
     assert ran.code == 3
     assert "No parameter is left" in ran.out
     assert "  lower       none\n" in ran.out
-    data = run("plan", f"{users}:impossible", "--json").data
+    data = run("plan", f"{users}:impossible", "--delta", "1e-3", "--json").data
     assert (data["status"], data["certificate"]["confidence"]) == ("rejected", 1.0)
     assert data["episodes"] == 0
 
@@ -469,7 +486,7 @@ def test_settings_without_annotations_are_read_by_their_look(run: Run, users: Pa
 
 def test_what_a_simulator_prints_does_not_spoil_the_json(run: Run, users: Path) -> None:
     ran = run("plan", f"{users}:make", "--set", "loud=yes", "--json", "--quiet")
-    assert ran.data["status"] == "clean"
+    assert ran.data["status"] == "certified"
     assert ran.err == "hello from the simulator\n"
 
 
@@ -513,7 +530,7 @@ def test_failing_import_inside_a_module_keeps_its_traceback(run: Run) -> None:
 def test_discounted_problem_is_cut_at_the_theorems_horizon_or_a_given_one(
     run: Run, users: Path
 ) -> None:
-    default = run("plan", f"{users}:discounted", "--json", "--delta", ".5")
+    default = run("plan", f"{users}:discounted", *BY_PAPER, "--json", "--delta", ".5")
     setting = "--dim 1 --actions 1 --norm 2 --delta .5 --discount .5"
     bounds = run("bounds", *setting.split(), "--json")
     assert default.code == 0
@@ -522,6 +539,7 @@ def test_discounted_problem_is_cut_at_the_theorems_horizon_or_a_given_one(
     given = run(
         "plan",
         f"{users}:discounted",
+        *BY_PAPER,
         "--json",
         "--delta",
         ".5",
@@ -534,8 +552,18 @@ def test_discounted_problem_is_cut_at_the_theorems_horizon_or_a_given_one(
     # The cut changes values by far more than the tests let pass.
     assert (given.code, given.data["value_achieved"]) == (3, None)
     assert math.isclose(given.data["truncation"], 0.5)
-    text = run("plan", f"{users}:discounted", "--delta", ".5", "--horizon", "2").out
+    text = run("plan", f"{users}:discounted", *BY_PAPER, "--delta", ".5", "--horizon", "2").out
     assert "cut after 2 stages, which changes a value by at most 5.00e-1" in text
+
+
+def test_discounted_problem_is_planned_directly_by_the_adaptive_planner(
+    run: Run, users: Path
+) -> None:
+    data = run("plan", f"{users}:discounted", "--json", "--delta", ".05").data
+    assert (data["status"], data["truncation"]) == ("certified", None)
+    assert math.isclose(data["value_achieved"], 1.0, abs_tol=0.025)
+    assert data["certificate"]["lower"] <= 1.0 <= data["certificate"]["upper"]
+    assert data["certificate"]["gap"] <= 0.05
 
 
 # --- problems ------------------------------------------------------------------------------------

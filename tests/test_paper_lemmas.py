@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from paper_reference import Shape, best_of, linear_process
+from paper_reference import Shape, best_of, linear_process, plan
 from scipy.special import gammainc
 from test_paper import small_process
 
@@ -26,7 +26,7 @@ from tensorplan.experiments.lemmas import (
 from tensorplan.finite import FiniteProcess, TableSimulator
 from tensorplan.local import Measurement
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.plan import Plan, plan
+from tensorplan.plan import PaperPlan
 from tensorplan.planners.paper import PaperState, Sizes
 from tensorplan.records import FloatArray, Status
 
@@ -41,7 +41,7 @@ def theta_circ_of(process: FiniteProcess) -> FloatArray:
     return best.theta
 
 
-def verdicts(made: Plan, process: FiniteProcess, theta: FloatArray | None) -> dict[str, bool]:
+def verdicts(made: PaperPlan, process: FiniteProcess, theta: FloatArray | None) -> dict[str, bool]:
     return {check.name: check.holds for check in check_lemmas(made, process, theta)}
 
 
@@ -104,13 +104,13 @@ class TestCorruptedRecords:
     """Each check catches a record that its lemma rules out."""
 
     @staticmethod
-    def altered(made: Plan, **changes: Any) -> Plan:
+    def altered(made: PaperPlan, **changes: Any) -> PaperPlan:
         """The same run with other records."""
         state: PaperState = replace(made.record, **changes)
-        return Plan(made.access, made.access.start(), made.resolved, state, SlabOracle())
+        return PaperPlan(made.access, made.access.start(), made.resolved, state, SlabOracle())
 
     @staticmethod
-    def bent(made: Plan, change: Callable[[Measurement], Measurement]) -> Plan:
+    def bent(made: PaperPlan, change: Callable[[Measurement], Measurement]) -> PaperPlan:
         """The same run with other refined data at its last failure."""
         *others, (failure, refined) = made.record.failures
         failures = (*others, (failure, change(refined)))
@@ -120,13 +120,13 @@ class TestCorruptedRecords:
     def process(self) -> FiniteProcess:
         return linear_process(3, Shape(horizon=2, dim=4, states=6))
 
-    def run(self, process: FiniteProcess, **settings: Any) -> Plan:
+    def run(self, process: FiniteProcess, **settings: Any) -> PaperPlan:
         made = plan(TableSimulator(process), delta=1.0, record=True, **settings)
         assert len(made.record.failures) >= 2
         assert all(verdicts(made, process, theta_circ_of(process)).values())
         return made
 
-    def failing(self, made: Plan, process: FiniteProcess) -> set[str]:
+    def failing(self, made: PaperPlan, process: FiniteProcess) -> set[str]:
         found = verdicts(made, process, theta_circ_of(process))
         return {name for name, holds in found.items() if not holds}
 
@@ -212,7 +212,7 @@ class TestNoisyRuns:
         return simulator.process
 
     @staticmethod
-    def scores(made: Plan, process: FiniteProcess, u: FloatArray, claimed: int) -> FloatArray:
+    def scores(made: PaperPlan, process: FiniteProcess, u: FloatArray, claimed: int) -> FloatArray:
         """Standardised errors of all measured pairs in the direction u, by the table."""
         exact, found = exact_rows(process), list[FloatArray]()
         horizon, tests = process.spec.horizon or 0, list[tuple[Any, int, Measurement]]()

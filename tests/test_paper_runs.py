@@ -13,6 +13,7 @@ from paper_reference import (
     failed_in_record,
     failures_of,
     linear_process,
+    plan,
     starting_at,
     thetas_of,
 )
@@ -25,7 +26,7 @@ from tensorplan.exact import soundness
 from tensorplan.finite import FiniteProcess, TableSimulator
 from tensorplan.oracle import OracleName
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.plan import Budget, Plan, plan
+from tensorplan.plan import Budget, PaperPlan
 from tensorplan.planners.paper import PaperSettings, Sizes, certify, resolve
 from tensorplan.records import IterationEvent, Spec, Status
 from tensorplan.testing import RecordingSimulator
@@ -35,7 +36,7 @@ SPEC = Spec(actions=2, dim=2, horizon=3, bound=2.0, deterministic=True)
 ORACLES = ("slabs", "product")
 
 
-def check_sound(made: Plan, process: FiniteProcess, delta: float) -> None:
+def check_sound(made: PaperPlan, process: FiniteProcess, delta: float) -> None:
     """A clean deterministic run keeps every promise."""
     assert made.status is Status.CLEAN
     value, certificate = float(made.play()[0]), made.certificate
@@ -54,10 +55,10 @@ class TestRemark:
     """Theory A24: the best-action test of the Remark never learns."""
 
     @pytest.fixture
-    def made(self) -> Plan:
+    def made(self) -> PaperPlan:
         return plan(problems.make("counterexample"), delta=0.5, rule="best")
 
-    def test_it_repeats_itself_up_to_the_theorems_own_limit(self, made: Plan) -> None:
+    def test_it_repeats_itself_up_to_the_theorems_own_limit(self, made: PaperPlan) -> None:
         assert made.status is Status.BUDGET
         assert made.record.iteration == made.resolved.constants.eluder_bound + 2
         thetas = thetas_of(made)
@@ -67,14 +68,14 @@ class TestRemark:
         assert set(failures_of(made)[1:]) == {(0, 2)}
         assert all(event.upper > 1.9 for event in made.events)
 
-    def test_its_plan_is_worth_nothing_and_certified_by_nothing(self, made: Plan) -> None:
+    def test_its_plan_is_worth_nothing_and_certified_by_nothing(self, made: PaperPlan) -> None:
         assert made.value_predicted == pytest.approx(2.0, abs=0.01)
         assert made.play()[0] == 0.0
         certificate = made.certificate
         assert certificate.grounds.startswith("no theorem covers this run: the Remark's")
         assert (certificate.lower, certificate.upper, certificate.confidence) == (None,) * 3
 
-    def test_what_it_stores_excludes_nothing(self, made: Plan) -> None:
+    def test_what_it_stores_excludes_nothing(self, made: PaperPlan) -> None:
         first, *others = made.record.beliefs.states
         assert (
             abs(np.prod(first.errors(thetas_of(made)[0]))) > made.resolved.constants.sol_threshold
@@ -338,7 +339,7 @@ class TestRejection:
         simulator = TableSimulator(process)
         self.check(plan(simulator, delta=0.2, oracle="product"), simulator)
 
-    def check(self, made: Plan, simulator: TableSimulator) -> None:
+    def check(self, made: PaperPlan, simulator: TableSimulator) -> None:
         assert best_of(simulator.process) == -np.inf
         assert made.status is Status.REJECTED
         assert not made.theta.any()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from paper_reference import Shape, best_of, linear_process, thetas_of, walked
+from paper_reference import Shape, best_of, linear_process, plan, thetas_of, walked
 from test_paper import small_process
 
 from tensorplan import problems
@@ -17,7 +17,7 @@ from tensorplan.errors import SettingError, SimulatorError
 from tensorplan.exact import solve, start_value
 from tensorplan.finite import TableSimulator
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.plan import Budget, Plan, plan
+from tensorplan.plan import Budget, PaperPlan
 from tensorplan.planners.paper import PaperSettings, Sizes, paper_settings, resolve
 from tensorplan.problem import Simulator
 from tensorplan.records import FloatArray, IntArray, IterationEvent, Spec, States, Status, Step
@@ -38,7 +38,7 @@ NOISY: dict[str, dict[str, Any]] = {
 SPEC = Spec(actions=2, dim=2, horizon=3, bound=2.0, deterministic=True)
 
 
-def noisy_plan(seed: int, **options: Any) -> Plan:
+def noisy_plan(seed: int, **options: Any) -> PaperPlan:
     simulator = problems.make("random-tabular", **NOISY["random-tabular"])
     sizes = Sizes(4, 50, 3000)
     return plan(simulator, delta=1.0, sizes=sizes, seed=seed, iteration_limit=6, **options)

@@ -60,18 +60,25 @@ class TestDoors:
     )
     def test_what_is_no_plan(self, simulator: Any, settings: dict[str, Any], message: str) -> None:
         with pytest.raises(SettingError, match=message):
-            tp.plan(simulator or tp.problems.make("counterexample"), delta=0.5, **settings)
+            tp.plan(
+                simulator or tp.problems.make("counterexample"),
+                delta=0.5,
+                planner="paper",
+                **settings,
+            )
 
     def test_short_forms_are_the_long_ones(self) -> None:
         sim = tp.problems.make("random-tabular", outcomes=2, horizon=2)
-        made = tp.plan(sim, delta=1.0, sizes=(2, 30, 40), errata="printed", iteration_limit=3)
+        made = tp.plan(
+            sim, delta=1.0, planner="paper", sizes=(2, 30, 40), errata="printed", iteration_limit=3
+        )
         assert made.summary()["sizes"] == {"rollouts": 2, "test_draws": 30, "refine_draws": 40}
         assert not made.resolved.settings.errata.zeta
 
     def test_a_run_beyond_all_lifetimes_wants_a_budget(self) -> None:
         with pytest.raises(SettingError, match=r"in no lifetime.*sizes=.*--budget-queries"):
-            tp.plan(coin(), delta=0.5)
-        made = tp.plan(coin(), delta=0.5, budget=tp.Budget(queries=10))
+            tp.plan(coin(), delta=0.5, planner="paper")
+        made = tp.plan(coin(), delta=0.5, planner="paper", budget=tp.Budget(queries=10))
         assert made.status is tp.Status.BUDGET
         assert made.certificate.upper is not None  # what the oracle said first is kept
         with pytest.raises(SettingError, match="most_queries=None"):
@@ -79,13 +86,13 @@ class TestDoors:
 
     def test_queries_are_counted_as_they_are_drawn(self) -> None:
         counting = CountingSimulator(coin())
-        made = tp.plan(counting, delta=0.5, budget=tp.Budget(seconds=0.05))
+        made = tp.plan(counting, delta=0.5, planner="paper", budget=tp.Budget(seconds=0.05))
         assert made.status is tp.Status.BUDGET
         assert 0 < counting.queries == made.queries.total
 
     def test_more_draws_than_any_machine_makes_end_the_budget(self) -> None:
         sim = coin()
-        access = tp.plan(sim, delta=0.5, sizes=(1, 1, 1), iteration_limit=1).access
+        access = tp.plan(sim, delta=0.5, planner="paper", sizes=(1, 1, 1), iteration_limit=1).access
         with pytest.raises(QueryBudgetError, match="of any run"):
             access.measure(access.start(), 1, 10**20, phase=Phase.TEST, key=(9,))
 
@@ -164,7 +171,7 @@ class TestPromises:
 
 def plan_often(simulator: TableSimulator, seeds: range) -> None:
     for seed in seeds:
-        tp.plan(simulator, delta=8.0, seed=seed)
+        tp.plan(simulator, delta=8.0, planner="paper", seed=seed)
 
 
 class TestSessions:
@@ -173,7 +180,7 @@ class TestSessions:
         session = SimulatorSession(sim)
         assert check_session(session).ok
         made = tp.plan_session(session, delta=0.1)
-        other = tp.plan(sim, delta=0.1)
+        other = tp.plan(sim, delta=0.1, planner="paper")
         assert (made.status, made.theta.tolist()) == (other.status, other.theta.tolist())
         assert made.play() == other.play()[0] == pytest.approx(0.99)
         assert made.queries == other.queries
@@ -182,21 +189,21 @@ class TestSessions:
 
 class TestWords:
     def test_a_certificate_reads_as_claims(self) -> None:
-        made = tp.plan(tp.problems.make("deep-sea", size=8), delta=0.1)
+        made = tp.plan(tp.problems.make("deep-sea", size=8), delta=0.1, planner="paper")
         lines = str(made).splitlines()
         assert lines[0].startswith("clean plan after")
         assert lines[1] == "value of this policy >= 0.99"
         assert lines[2].startswith("value of the best policy that the features express <= 0.99")
         assert lines[3].startswith("confidence 1, by Theorem 'main'")
-        hand = tp.plan(coin(), delta=0.5, sizes=(1, 5, 5), iteration_limit=2)
+        hand = tp.plan(coin(), delta=0.5, planner="paper", sizes=(1, 5, 5), iteration_limit=2)
         assert str(hand.certificate) == (
             "no theorem covers this run: the sample sizes were given by hand"
         )
 
     def test_a_rejected_plan_does_not_act(self) -> None:
-        spec = tp.Spec(1, 1, 2, bound=1.0, deterministic=True)
+        spec = tp.Spec(1, 1, 2, bound=4.0, deterministic=True)
         sim = tp.from_functions(
-            spec, lambda rng: 0, lambda s, h, a, rng: (h - 1.0, 0, False), lambda s, h: [h / 2]
+            spec, lambda rng: 0, lambda s, h, a, rng: (1.0, 0, False), lambda s, h: [0.5]
         )
         assert check_simulator(sim).ok
         made = tp.plan(sim, delta=0.1)

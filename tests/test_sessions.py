@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from paper_reference import Shape, best_of, failures_of, linear_process, thetas_of
+from paper_reference import Shape, best_of, failures_of, linear_process, plan, thetas_of
 from test_paper import small_process
 
 from tensorplan import problems
@@ -15,7 +15,7 @@ from tensorplan.errors import AccessError, QueryBudgetError, SettingError, Simul
 from tensorplan.finite import TableSimulator, from_table
 from tensorplan.meter import QueryMeter
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.plan import Budget, plan
+from tensorplan.plan import Budget
 from tensorplan.planners.driver import drive
 from tensorplan.planners.paper import PaperPlanner, PaperSettings, PaperState, Sizes
 from tensorplan.planners.world import SessionWorld

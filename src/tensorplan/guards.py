@@ -121,5 +121,5 @@ def require_same(same: bool, stage: int) -> None:
             f"two answers to one question at stage {stage}",
             "Spec.deterministic=True promises the same reward and next state every time, and the "
             "bounds of this run would rest on it",
-            "Declare deterministic=False, and give sizes= of your own.",
+            "Declare deterministic=False; with planner='paper' give sizes= of your own.",
         )

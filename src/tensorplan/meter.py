@@ -62,6 +62,11 @@ class QueryMeter:
         """Drop the limits in all: planning is over, and acting must not fail."""
         self._limit = self._seconds = None
 
+    def allow_more(self, queries: int | None, seconds: float | None) -> None:
+        """Set limits for what comes next; None is no limit."""
+        self._limit = None if queries is None else self.total + queries
+        self._seconds = None if seconds is None else time.monotonic() - self._began + seconds
+
     def _check_time(self) -> None:
         if self._seconds is not None and time.monotonic() - self._began > self._seconds:
             raise QueryBudgetError(

@@ -237,6 +237,22 @@ class Certificate:
             return None
         return self.upper - self.lower
 
+    @property
+    def sentence(self) -> str:
+        """The claim in plain language."""
+        if self.lower is None or self.upper is None:
+            return "Nothing is claimed about the value of a policy."
+        best = "the best policy that these features represent"
+        if self.upper < self.lower:
+            return (
+                f"This policy is worth at least {self.lower:.6g}, and {best} at most "
+                f"{self.upper:.6g}: this one is better."
+            )
+        return (
+            f"This policy is worth at least {self.lower:.6g}, and {best} at most {self.upper:.6g}, "
+            f"which is {self.upper - self.lower:.3g} more."
+        )
+
     def __str__(self) -> str:
         """The claim, its grounds and its assumptions, in a few lines."""
         if self.confidence is None:
@@ -257,7 +273,8 @@ class IterationEvent:
         upper: the oracle's upper bound on the optimistic value.
         predicted: value that the optimistic parameter predicts at the start.
         theta: [d], the parameter, as plain numbers.
-        failed: (rollout, stage) of the failed test that was kept, or None after a clean run.
+        failed: (rollout, stage) of the failed test, or of the answer, that excluded the
+            parameter; None after a clean run.
         queries: all queries so far.
         nodes: nodes that the oracle expanded so far.
     """

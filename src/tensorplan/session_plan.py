@@ -11,14 +11,8 @@ import numpy as np
 
 from tensorplan.meter import QueryMeter
 from tensorplan.oracle import Oracle, OracleName
-from tensorplan.plan import (
-    Budget,
-    check_cost,
-    check_door,
-    check_play,
-    check_usable,
-    chosen_oracle,
-)
+from tensorplan.plan.base import Budget, check_door, check_play, check_usable, chosen_oracle
+from tensorplan.plan.paper import check_cost, episode_cost
 from tensorplan.planners.driver import drive
 from tensorplan.planners.paper import (
     PaperPlanner,
@@ -83,7 +77,7 @@ class SessionPlan:
             most_queries: an episode that would cost more is refused; None allows any.
         """
         check_usable(self.status)
-        check_play(self.resolved, most_queries)
+        check_play(episode_cost(self.resolved), most_queries)
         self.access.reset()
         total, ended = 0.0, False
         while not ended:

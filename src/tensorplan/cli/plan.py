@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from dataclasses import fields
-from typing import Any, Final
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any, Final, get_args
 
 from tensorplan.adapters.discounted import Truncated, truncation_horizon
 from tensorplan.cli.codes import exit_code
-from tensorplan.cli.command import Command, assignment, count, unique
+from tensorplan.cli.command import Command, UsageError, assignment, count, unique
 from tensorplan.cli.load import load
 from tensorplan.cli.output import emit, emit_json, reserved
 from tensorplan.cli.plan_report import Outcome, as_data, as_text
-from tensorplan.cli.progress import announce, reporter
+from tensorplan.cli.plan_settings import add_settings, edition, settings_of
+from tensorplan.cli.progress import announce, announce_adaptive, reporter
 from tensorplan.errors import SettingError
-from tensorplan.oracle import ORACLES
-from tensorplan.plan import Budget, Plan
+from tensorplan.oracle import ORACLES, make_oracle
+from tensorplan.plan import AdaptivePlan, Budget, Plan, PlannerName
 from tensorplan.plan import plan as make_plan
-from tensorplan.planners.paper import Sizes, paper_settings, resolve
+from tensorplan.planners import adaptive
+from tensorplan.planners.adaptive import adaptive_settings, check_engine, check_oracle
+from tensorplan.planners.paper import paper_settings, resolve
 from tensorplan.problem import Simulator
-from tensorplan.records import Status
-from tensorplan.theory import Errata
 
 EPISODES: Final = 20
 """Episodes played of a stochastic problem, unless asked otherwise."""
 PLAY_QUERIES: Final = 10_000_000
 """Queries that playing may cost, unless episodes are asked for."""
-
-_ERRATA: Final = {"corrected": Errata.corrected(), "printed": Errata.printed()}
-_RULES: Final = {"consistent": "consistent", "best": "best", "remark": "best"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -54,10 +53,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how far below the best realizable policy the plan may be (default: %(default)s)",
     )
     add("--seed", type=count(0), default=0, help="of all random streams (default: %(default)s)")
-    add("--planner", choices=["paper"], default="paper", help="who plans")
+    add(
+        "--planner",
+        choices=list(get_args(PlannerName)),
+        default="adaptive",
+        help="who plans: with data as they are needed, or line by line as the paper does (default: "
+        "%(default)s)",
+    )
+    add("--norm", type=float, metavar="B", help="bound on ||theta||_2 (default: the problem's)")
+    add("--oracle", choices=list(ORACLES), default="slabs", help="search for theta")
     _add_output(parser)
     _add_budget(parser)
-    _add_paper(parser)
+    add_settings(parser)
 
 
 def _add_output(parser: ArgumentParser) -> None:
@@ -83,35 +90,6 @@ def _add_budget(parser: ArgumentParser) -> None:
     )
 
 
-def _add_paper(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("the paper's planner")
-    add = group.add_argument
-    add("--norm", type=float, metavar="B", help="bound on ||theta||_2 (default: the problem's)")
-    add("--oracle", choices=list(ORACLES), default="slabs", help="search for theta")
-    add(
-        "--sizes",
-        type=_sizes,
-        metavar="N1,N2,N3",
-        help="rollouts, draws of a test, draws kept after a failure (default: the theorem's)",
-    )
-    add("--exact", action="store_true", help="zero thresholds, for deterministic problems")
-    add("--errata", choices=list(_ERRATA), default="corrected", help="which constants")
-    add(
-        "--rule",
-        choices=list(_RULES),
-        default="consistent",
-        help="action that a test asks about; 'best' or 'remark' is the variant of the Remark",
-    )
-    add("--keep-rolling", action="store_true", help="finish all rollouts after a failed test")
-    add("--return-test", action="store_true", help="also test the mean return of the rollouts")
-    add(
-        "--horizon",
-        type=count(1),
-        metavar="N",
-        help="stages after which a discounted problem is cut (default: the theorem's)",
-    )
-
-
 def run(arguments: Namespace) -> int:
     """Plan, play and print."""
     with reserved(for_json=arguments.json):
@@ -125,45 +103,59 @@ def run(arguments: Namespace) -> int:
 
 def _carry_out(arguments: Namespace) -> Outcome:
     problem = load(arguments.problem, unique(arguments.set))
-    simulator = _staged(problem.simulator, arguments)
-    settings = _settings(arguments)
-    resolved = resolve(paper_settings(arguments.delta, **settings), simulator.spec)
+    settings = settings_of(arguments)
+    if arguments.proof is not None and not Path(arguments.proof).resolve().parent.is_dir():
+        raise UsageError(f"argument --proof: there is no folder for {arguments.proof}.")
+    by_paper = arguments.planner == "paper"
+    simulator = _staged(problem.simulator, arguments) if by_paper else problem.simulator
     if not arguments.quiet:
-        announce(resolved, exact_draws=simulator.spec.deterministic)
+        _announce(simulator, arguments, settings)
+    planner: PlannerName = arguments.planner
     plan = make_plan(
         simulator,
         delta=arguments.delta,
+        planner=planner,
         seed=arguments.seed,
         oracle=arguments.oracle,
         budget=Budget(arguments.budget_queries, arguments.budget_seconds),
         watch=None if arguments.quiet else reporter(),
         **settings,
     )
+    _write_proof(plan, arguments)
     episodes = _episodes(plan, arguments.episodes)
     returns = list(plan.play(episodes, most_queries=None)) if episodes else []
     cut = float(simulator.truncation) if isinstance(simulator, Truncated) else None
-    return Outcome(problem, plan, arguments.planner, arguments.seed, returns, cut)
+    return Outcome(problem, plan, arguments.seed, returns, cut)
 
 
-def _settings(arguments: Namespace) -> dict[str, Any]:
-    """Settings of the planner, delta apart."""
-    return {
-        "norm": arguments.norm,
-        "errata": _ERRATA[arguments.errata],
-        "sizes": arguments.sizes,
-        "exact": arguments.exact,
-        "rule": _RULES[arguments.rule],
-        "early_exit": not arguments.keep_rolling,
-        "return_test": arguments.return_test,
-    }
+def _announce(simulator: Simulator, arguments: Namespace, settings: dict[str, Any]) -> None:
+    """Say what is about to be run; settings that mean nothing are refused here already."""
+    spec = simulator.spec
+    if arguments.planner == "paper":
+        resolved = resolve(paper_settings(arguments.delta, **settings), spec)
+        announce(resolved, exact_draws=spec.deterministic)
+    else:
+        adapted = adaptive.resolve(adaptive_settings(arguments.delta, **settings), spec)
+        check_engine(adapted)
+        check_oracle(make_oracle(arguments.oracle))
+        announce_adaptive(adapted)
+
+
+def _write_proof(plan: Plan, arguments: Namespace) -> None:
+    """Write the proof of the upper bound, or of the rejection, where it was asked for."""
+    if arguments.proof is not None and isinstance(plan, AdaptivePlan):
+        try:
+            Path(arguments.proof).write_text(json.dumps(plan.proof()), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"argument --proof: {error}.") from None
 
 
 def _staged(simulator: Simulator, arguments: Namespace) -> Simulator:
-    """The problem over finitely many stages."""
+    """The problem over finitely many stages, for the paper's planner."""
     spec, horizon = simulator.spec, arguments.horizon
     if spec.discounted:
         if horizon is None:
-            rule = _ERRATA[arguments.errata].horizon
+            rule = edition(arguments).horizon
             horizon = truncation_horizon(spec, arguments.delta, rule, norm=arguments.norm)
         return Truncated(simulator, horizon)
     if horizon is not None:
@@ -177,20 +169,13 @@ def _staged(simulator: Simulator, arguments: Namespace) -> Simulator:
 
 def _episodes(plan: Plan, asked: int | None) -> int:
     """How many episodes to play."""
-    if not plan.events or plan.status is Status.REJECTED:
+    if not plan.usable:
         return 0
     if asked is not None:
         return asked
-    spec, resolved = plan.access.spec, plan.resolved
-    one = resolved.horizon * spec.actions * resolved.sizes.test_draws
-    return min(1 if spec.deterministic else EPISODES, PLAY_QUERIES // one)
-
-
-def _sizes(text: str) -> Sizes:
-    parts = text.split(",")
-    if len(parts) != len(fields(Sizes)):
-        raise ArgumentTypeError(f"{text!r} must be three whole numbers, n1,n2,n3")
-    return Sizes(*(count(1)(part) for part in parts))
+    if plan.access.spec.deterministic:
+        return min(1, PLAY_QUERIES // max(1, plan.episode_cost))
+    return min(EPISODES, PLAY_QUERIES // max(1, plan.episode_cost))
 
 
 COMMAND: Final = Command(
@@ -202,7 +187,9 @@ COMMAND: Final = Command(
     "settings of --set.",
     examples=(
         "tensorplan plan deep-sea --set size=50 --delta 0.1",
-        "tensorplan plan random-tabular --set outcomes=2 --delta 1 --sizes 20,2000,1e6",
+        "tensorplan plan deep-sea --delta 1e-3 --compete optimal --proof proof.json",
+        "tensorplan plan random-tabular --set outcomes=2 --planner paper --delta 1 "
+        "--sizes 20,2000,1e6",
         "tensorplan plan mine.py:make_problem --set stages=5 --json",
         "tensorplan plan mypackage.mymodule:make_problem --norm 2 --budget-queries 1e6",
     ),

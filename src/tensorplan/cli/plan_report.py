@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
 from tensorplan.cli.load import Loaded
 from tensorplan.cli.output import labelled, number, settings_text, short
-from tensorplan.plan import Plan
+from tensorplan.plan import AdaptivePlan, PaperPlan, Plan
 
 Pairs = list[tuple[str, str]]
 
@@ -21,7 +21,6 @@ class Outcome:
     Attributes:
         problem: what was planned in.
         plan: what came out.
-        planner: who planned.
         seed: of all random streams.
         returns: of the episodes that were played.
         truncation: what cutting a discounted problem may change in a value, or None.
@@ -29,7 +28,6 @@ class Outcome:
 
     problem: Loaded
     plan: Plan
-    planner: str
     seed: int
     returns: list[float]
     truncation: float | None
@@ -48,36 +46,48 @@ class Outcome:
 
 def as_data(outcome: Outcome) -> dict[str, Any]:
     """Everything, for JSON."""
-    resolved = outcome.plan.resolved
-    settings = resolved.settings
     return outcome.plan.summary() | {
         "advice": outcome.plan.status.advice,
+        "sentence": outcome.plan.certificate.sentence,
         "value_achieved": outcome.achieved,
         "value_achieved_error": outcome.standard_error,
         "value_reference": outcome.problem.reference,
         "episodes": len(outcome.returns),
         "problem": outcome.problem.name,
         "problem_settings": outcome.problem.settings,
-        "planner": outcome.planner,
-        "planner_settings": {
-            "delta": settings.delta,
-            "norm": resolved.norm,
-            "horizon": resolved.horizon,
-            "errata": "corrected" if settings.errata.zeta else "printed",
-            "exact": settings.exact,
-            "rule": settings.rule,
-            "early_exit": settings.early_exit,
-            "return_test": settings.return_test,
-        },
+        "planner": outcome.plan.planner,
+        "planner_settings": _planner_settings(outcome.plan),
         "truncation": outcome.truncation,
         "seed": outcome.seed,
     }
 
 
+def _planner_settings(plan: Plan) -> dict[str, Any]:
+    if isinstance(plan, PaperPlan):
+        settings = plan.resolved.settings
+        return {
+            "delta": settings.delta,
+            "norm": plan.resolved.norm,
+            "horizon": plan.resolved.horizon,
+            "errata": "corrected" if settings.errata.zeta else "printed",
+            "exact": settings.exact,
+            "rule": settings.rule,
+            "early_exit": settings.early_exit,
+            "return_test": settings.return_test,
+        }
+    if isinstance(plan, AdaptivePlan):
+        return asdict(plan.resolved.settings) | {
+            "norm": plan.resolved.norm,
+            "misspecification": plan.resolved.eta_given,
+            "rounding": plan.resolved.eta - plan.resolved.eta_given,
+        }
+    return {"delta": plan.delta}
+
+
 def as_text(outcome: Outcome) -> str:
     """Everything, for people."""
     plan = outcome.plan
-    title = f"{outcome.problem.name}, {outcome.planner}'s planner, seed {outcome.seed}"
+    title = f"{outcome.problem.name}, {_planner(plan)} planner, seed {outcome.seed}"
     sections = (
         [("settings", settings_text(outcome.problem.settings))],
         [("status", plan.status.value), ("status", plan.status.advice)],
@@ -86,6 +96,10 @@ def as_text(outcome: Outcome) -> str:
         _effort(plan),
     )
     return "\n\n".join((title, *_aligned(sections)))
+
+
+def _planner(plan: Plan) -> str:
+    return "the paper's" if plan.planner == "paper" else f"the {plan.planner}"
 
 
 def _aligned(sections: tuple[Pairs, ...]) -> list[str]:
@@ -102,7 +116,7 @@ def _values(outcome: Outcome) -> Pairs:
         lines.append(
             (
                 "horizon",
-                f"cut after {number(outcome.plan.resolved.horizon)} stages, which changes a "
+                f"cut after {number(outcome.plan.access.spec.horizon)} stages, which changes a "
                 f"value by at most {short(outcome.truncation)}",
             )
         )
@@ -122,13 +136,15 @@ def _certificate(plan: Plan) -> Pairs:
     certificate = plan.certificate
     if certificate.confidence is None:
         return [("certificate", f"none: {certificate.grounds}")]
+    claimed = certificate.lower is not None and certificate.upper is not None
     return [
+        *([("claim", certificate.sentence)] if claimed else []),
         ("lower", _bound(certificate.lower, "<= value of this policy")),
         (
             "upper",
-            _bound(certificate.upper, ">= value of the best policy these features express"),
+            _bound(certificate.upper, ">= value of the best policy that these features represent"),
         ),
-        ("gap", _bound(certificate.gap, f"with delta {plan.resolved.settings.delta:g}")),
+        ("gap", _bound(certificate.gap, f"with delta {plan.delta:g}")),
         ("confidence", number(certificate.confidence)),
         ("grounds", certificate.grounds),
         *(("assuming", assumption) for assumption in certificate.assumptions),
@@ -140,21 +156,28 @@ def _bound(value: float | None, meaning: str) -> str:
 
 
 def _effort(plan: Plan) -> Pairs:
-    queries, sizes = plan.queries, plan.resolved.sizes
+    queries, summary = plan.queries, plan.summary()
     phases = ", ".join(f"{name} {number(n)}" for name, n in queries.by_phase.items() if n)
-    summary = plan.summary()
     return [
         ("queries", number(queries.total) + (f" ({phases}; play is no query)" if phases else "")),
         ("", f"{number(queries.per_episode)} in the dearest episode, planning included"),
-        (
-            "iterations",
-            f"{number(summary['iterations'])}, {number(summary['failures'])} of them "
-            "ended in a failed test",
-        ),
-        ("oracle", f"{plan.oracle}, {number(summary['nodes'])} nodes"),
-        (
-            "sizes",
-            f"n1={short(sizes.rollouts)} n2={short(sizes.test_draws)} "
-            f"n3={short(sizes.refine_draws)}",
-        ),
+        ("iterations", _iterations(plan, summary["iterations"])),
+        ("oracle", f"{plan.oracle}, {number(plan.nodes)} nodes"),
+        *_sizes(plan),
     ]
+
+
+def _iterations(plan: Plan, iterations: int) -> str:
+    states = number(plan.critical_states)
+    if isinstance(plan, PaperPlan):
+        return f"{number(iterations)}, {states} of them ended in a failed test"
+    return f"{number(iterations)}, and {states} states whose data exclude parameters"
+
+
+def _sizes(plan: Plan) -> Pairs:
+    if not isinstance(plan, PaperPlan):
+        return []
+    sizes = plan.resolved.sizes
+    drawn = (sizes.rollouts, sizes.test_draws, sizes.refine_draws)
+    words = " ".join(f"n{i}={short(n)}" for i, n in enumerate(drawn, start=1))
+    return [("sizes", words)]

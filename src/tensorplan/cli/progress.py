@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorplan.cli.output import note, number, short, watched
 from tensorplan.plan import Watcher
+from tensorplan.planners import adaptive
 from tensorplan.planners.paper import Resolved
 from tensorplan.records import IterationEvent
 
@@ -36,6 +37,16 @@ def announce(resolved: Resolved, *, exact_draws: bool) -> None:
         )
 
 
+def announce_adaptive(resolved: adaptive.Resolved) -> None:
+    """Say what is about to be run."""
+    horizon = resolved.spec.horizon
+    over = "without end" if horizon is None else f"over {horizon} stages"
+    note(
+        f"planning {over} until the bounds are within {resolved.delta:g}, with ||theta|| <= "
+        f"{short(resolved.norm)} and values within {short(resolved.eta)} of linear"
+    )
+
+
 def reporter() -> Watcher:
     """A line for each iteration at a terminal, for the 1st, 2nd, 4th, 8th, ... elsewhere."""
     every = watched()
@@ -49,7 +60,7 @@ def reporter() -> Watcher:
 
 def _line(event: IterationEvent) -> str:
     outcome = (
-        "all rollouts clean"
+        "no test failed"
         if event.failed is None
         else f"rollout {event.failed[0] + 1} failed at stage {event.failed[1]}"
     )

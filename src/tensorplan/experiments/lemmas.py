@@ -29,7 +29,7 @@ from tensorplan.exact import (
 )
 from tensorplan.finite import FiniteProcess
 from tensorplan.local import Handle, Measurement
-from tensorplan.plan import Plan
+from tensorplan.plan import PaperPlan
 from tensorplan.planners.paper import PaperSettings, TestRecord, select
 from tensorplan.planners.paper.settings import EXACT_TOLERANCE
 from tensorplan.records import FloatArray, IntArray, Status
@@ -46,7 +46,7 @@ class LemmaCheck(Check):
     name: str
 
 
-def recorded(plan: Plan) -> RecordedRun:
+def recorded(plan: PaperPlan) -> RecordedRun:
     """What a run recorded, in the form that the referee reads."""
     _settings(plan)
     events, tests = plan.record.events, list[RecordedTest]()
@@ -66,7 +66,7 @@ def recorded(plan: Plan) -> RecordedRun:
     return RecordedRun(thetas, tuple(tests), plan.resolved.norm)
 
 
-def last_rollouts(plan: Plan, process: FiniteProcess) -> tuple[RecordedRollout, ...]:
+def last_rollouts(plan: PaperPlan, process: FiniteProcess) -> tuple[RecordedRollout, ...]:
     """The paths of a clean run's last iteration.
 
     A run records where its rollouts were and what they did, not what each of them collected. The
@@ -90,7 +90,7 @@ def last_rollouts(plan: Plan, process: FiniteProcess) -> tuple[RecordedRollout, 
     return tuple(_rollout(process, paths[rollout]) for rollout in sorted(paths))
 
 
-def followed_policy(plan: Plan, process: FiniteProcess) -> IntArray:
+def followed_policy(plan: PaperPlan, process: FiniteProcess) -> IntArray:
     """The policy that exact measurements give to the plan's parameter: [H, S].
 
     For a deterministic process it is the policy that the plan plays. Noise makes the policy of a
@@ -113,7 +113,7 @@ def followed_policy(plan: Plan, process: FiniteProcess) -> IntArray:
 
 
 def check_lemmas(
-    plan: Plan, process: FiniteProcess, theta_circ: FloatArray | None = None
+    plan: PaperPlan, process: FiniteProcess, theta_circ: FloatArray | None = None
 ) -> tuple[LemmaCheck, ...]:
     """Check on a finished run whatever its records allow to be checked.
 
@@ -152,7 +152,7 @@ def check_lemmas(
     return tuple(found)
 
 
-def _value_checks(plan: Plan, process: FiniteProcess, delta: float) -> Iterator[LemmaCheck]:
+def _value_checks(plan: PaperPlan, process: FiniteProcess, delta: float) -> Iterator[LemmaCheck]:
     policy, paths = followed_policy(plan, process), last_rollouts(plan, process)
     average = rollout_average(process, paths, policy, plan.theta, delta)
     yield _named("rollout average", average)
@@ -165,7 +165,7 @@ def _named(name: str, check: Check) -> LemmaCheck:
     return LemmaCheck(check.worst, check.allowed, name)
 
 
-def _settings(plan: Plan) -> PaperSettings:
+def _settings(plan: PaperPlan) -> PaperSettings:
     settings = plan.resolved.settings
     if not settings.record:
         raise SettingError(
@@ -176,7 +176,7 @@ def _settings(plan: Plan) -> PaperSettings:
     return settings
 
 
-def _states(plan: Plan, handle: Handle | None) -> IntArray:
+def _states(plan: PaperPlan, handle: Handle | None) -> IntArray:
     """The numbers of the states behind a handle."""
     states = None if handle is None else plan.access.reveal(handle)
     if states is None or states.dtype.kind not in "iu" or states.ndim != 1:
@@ -188,7 +188,7 @@ def _states(plan: Plan, handle: Handle | None) -> IntArray:
     return states.astype(np.int64)
 
 
-def _tests_of(plan: Plan, batch: TestRecord) -> Iterator[RecordedTest]:
+def _tests_of(plan: PaperPlan, batch: TestRecord) -> Iterator[RecordedTest]:
     states = _states(plan, batch.states)
     for row, rollout in enumerate(batch.rollouts):
         place = (batch.iteration, int(rollout) + 1, batch.stage, int(states[row]))

@@ -35,14 +35,20 @@ class Steppable(Protocol[StateT]):
         ...
 
 
-def drive(planner: Steppable[StateT], *, watch: Callable[[StateT], bool] | None = None) -> StateT:
+def drive(
+    planner: Steppable[StateT],
+    state: StateT | None = None,
+    *,
+    watch: Callable[[StateT], bool] | None = None,
+) -> StateT:
     """Run a planner to its end.
 
     Args:
         planner: what to run.
+        state: where to go on from; by default the state before the first step.
         watch: called after every step; the run is cancelled when it returns False.
     """
-    state = planner.begin()
+    state = planner.begin() if state is None else state
     while planner.status(state) is None:
         try:
             state = planner.step(state)

@@ -12,11 +12,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from tensorplan.errors import SettingError
 from tensorplan.hypotheses import rounding_slack
+from tensorplan.planners.names import check_names
 from tensorplan.records import LEAST, Spec, real, settle, whole
 from tensorplan.theory import (
     CORRECTED,
@@ -269,15 +269,7 @@ def paper_settings(delta: float, **settings: Any) -> PaperSettings:
 
     An unknown name is refused with the nearest ones.
     """
-    known = [field.name for field in fields(PaperSettings)]
-    for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known, n=3) or known
-            raise SettingError(
-                f"setting {name!r}",
-                "the paper's planner has no such setting",
-                f"Did you mean {' or '.join(map(repr, near))}?",
-            )
+    check_names(settings, PaperSettings, "the paper's planner")
     sizes, errata = settings.get("sizes"), settings.get("errata")
     if isinstance(sizes, tuple | list):
         settings["sizes"] = _three_sizes(tuple(cast("Sequence[int]", sizes)))

@@ -1,30 +1,21 @@
-"""``plan(simulator, delta=...)``: from a simulator to a plan that acts, with its certificate."""
+"""What all plans share: bounds, acting, playing, and what may be spent on them."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from itertools import count
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
+from tensorplan.hypotheses import Hypotheses
 from tensorplan.local import Handle
-from tensorplan.meter import QueryMeter
 from tensorplan.oracle import Oracle, OracleName, make_oracle
-from tensorplan.planners.driver import drive
-from tensorplan.planners.paper import (
-    PaperPlanner,
-    PaperPolicy,
-    PaperState,
-    Resolved,
-    certify,
-    paper_settings,
-)
-from tensorplan.planners.world import SimulatorWorld
-from tensorplan.problem import Simulator
 from tensorplan.records import (
     Certificate,
     FloatArray,
@@ -71,37 +62,109 @@ class Budget:
         return given or Budget()
 
 
-MOST_UNASKED = 10**10
-"""Queries of one iteration beyond which a run wants a budget, and of one played episode."""
+class Record(Protocol):
+    """What all planners know at their end."""
+
+    @property
+    def status(self) -> Status | None:
+        """How the run ended."""
+        ...
+
+    @property
+    def events(self) -> tuple[IterationEvent, ...]:
+        """One for each iteration."""
+        ...
+
+    @property
+    def beliefs(self) -> Hypotheses:
+        """What is still believable."""
+        ...
+
+    @property
+    def nodes(self) -> int:
+        """Subproblems that the oracle solved."""
+        ...
 
 
-class Plan:
+class Plan(ABC):
     """A planned policy: what it is worth, and what it does.
 
-    Made by :func:`plan`. Acting asks the simulator further queries, as the paper's GetAction
-    does; they are counted under ``act``.
+    Made by :func:`tensorplan.plan`. Acting may ask the simulator further queries; they are counted
+    under ``act``.
     """
 
+    planner: str
+    """Who planned."""
+
     def __init__(
-        self, access: Access, start: Handle, resolved: Resolved, state: PaperState, oracle: Oracle
+        self, access: Access, start: Handle, oracle: Oracle, certificate: Certificate
     ) -> None:
-        self._access, self._start, self._state = access, start, state
-        self._policy = PaperPolicy(access.local, self.theta, resolved)
+        self._access, self._start, self._oracle = access, start, oracle
         self._acts = self._episodes = 0
-        self.resolved = resolved
+        self._calls, self._call = count(1), 0
         self.oracle = oracle.name
-        self.certificate: Certificate = certify(resolved, access.spec, state, oracle)
+        self.certificate = certificate
+
+    @property
+    @abstractmethod
+    def record(self) -> Record:
+        """All that the planner knew at the end."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> FloatArray:
+        """The parameter that the plan follows: [d]; zeros if none is left."""
+
+    @property
+    @abstractmethod
+    def delta(self) -> float:
+        """The gap that was asked for."""
+
+    @property
+    @abstractmethod
+    def episode_cost(self) -> int:
+        """Most queries that playing an episode can take."""
+
+    @abstractmethod
+    def _choose(self, here: Handle, stage: int, call: int, step: int | None = None) -> int:
+        """The action for one state.
+
+        Args:
+            here: the state.
+            stage: its stage.
+            call: names this call among those of all plans over one access.
+            step: of an episode that is played from the start, from 0.
+        """
+
+    def _steps(self) -> int | None:
+        """Most steps of a played episode."""
+        return None
 
     @property
     def status(self) -> Status:
         """How planning ended."""
-        return self._state.status or Status.CANCELLED
+        return self.record.status or Status.CANCELLED
 
     @property
-    def theta(self) -> FloatArray:
-        """The parameter that the plan follows: [d]; zeros if none is left."""
-        optimum = self._state.optimum
-        return np.zeros(self._access.spec.dim) if optimum is None else optimum.theta
+    def events(self) -> tuple[IterationEvent, ...]:
+        """One for each iteration."""
+        return self.record.events
+
+    @property
+    def critical_states(self) -> int:
+        """Number of states whose data exclude parameters."""
+        return len(self.record.beliefs.states)
+
+    @property
+    def nodes(self) -> int:
+        """Subproblems that the oracle solved."""
+        return self.record.nodes
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a policy to follow: of a parameter that was tried, or of any."""
+        tried = bool(self.events) or self.status is Status.CERTIFIED
+        return tried and self.status is not Status.REJECTED
 
     @property
     def value_predicted(self) -> float:
@@ -109,16 +172,6 @@ class Plan:
         if self.status is Status.REJECTED:
             return -math.inf
         return float(self._access.features(self._start)[0] @ self.theta)
-
-    @property
-    def events(self) -> tuple[IterationEvent, ...]:
-        """One for each iteration."""
-        return self._state.events
-
-    @property
-    def record(self) -> PaperState:
-        """All that the planner knew at the end, for the referee."""
-        return self._state
 
     @property
     def access(self) -> Access:
@@ -138,13 +191,14 @@ class Plan:
         """Play episodes from the planned start state; return what each collected: [episodes].
 
         The first one continues the episode of planning, so the meter's ``per_episode`` is the
-        paper's per-episode query-cost.
+        paper's per-episode query-cost. Rewards are discounted where the process is; an endless
+        episode is cut where the rest can hardly matter.
 
         Args:
             episodes: how many.
             most_queries: an episode that would cost more is refused; None allows any.
         """
-        check_play(self.resolved, most_queries)
+        self._check_play(most_queries)
         if whole(episodes) is None:
             raise SettingError(
                 f"episodes={episodes!r}", "episodes are a whole number of 0 or more", "Play 1."
@@ -172,75 +226,38 @@ class Plan:
             "queries": {"total": queries.total, **queries.by_phase},
             "queries_per_episode": queries.per_episode,
             "queries_per_call": queries.per_call,
-            "iterations": self._state.iteration,
-            "failures": len(self._state.beliefs.states),
+            "iterations": len(self.events),
+            "failures": self.critical_states,
             "value_predicted": self.value_predicted,
             "theta": self.theta.tolist(),
             "oracle": self.oracle,
-            "nodes": self._state.nodes,
-            "sizes": asdict(self.resolved.sizes),
+            "nodes": self.nodes,
         }
 
-    def _act(self, here: Handle, stage: int) -> int:
+    def _act(self, here: Handle, stage: int, step: int | None = None) -> int:
         check_usable(self.status)
         # The first call of GetAction is the one that planned (Algorithm 1, line 2).
         if self._acts:
             self._access.meter.new_call()
         self._acts += 1
-        return int(self._policy.actions(here, stage, (self._acts,))[0])
+        self._call = next(self._calls)
+        return self._choose(here, stage, self._call, step)
+
+    def _check_play(self, most_queries: int | None) -> None:
+        check_play(self.episode_cost, most_queries)
 
     def _play_once(self) -> float:
-        here, total = self._start, 0.0
-        while True:
-            stage = here.stage
-            action = np.array([self._act(here, stage)])
-            moved = self._access.advance(here, stage, action, phase=Phase.PLAY, key=(self._acts,))
-            total += float(moved.rewards[0])
+        here, total, weight = self._start, 0.0, 1.0
+        most = self._steps()
+        for step in count() if most is None else range(most):
+            action = np.array([self._act(here, here.stage, step)])
+            key = (self._call,)
+            moved = self._access.advance(here, here.stage, action, phase=Phase.PLAY, key=key)
+            total += weight * float(moved.rewards[0])
             if moved.terminated[0]:
-                return total
-            here = moved.states
-
-
-def plan(
-    simulator: Simulator,
-    *,
-    delta: float,
-    start: object = None,
-    seed: int = 0,
-    oracle: OracleName | Oracle = "slabs",
-    budget: Budget | None = None,
-    watch: Watcher | None = None,
-    **settings: Any,
-) -> Plan:
-    """Plan from a simulator's start state.
-
-    Args:
-        simulator: what to plan in.
-        delta: how far below the best realizable policy the plan may be.
-        start: one state to plan from, at stage 1; by default the simulator's own start, drawn
-            once if it is random.
-        seed: of all random streams; the same seed gives the same plan, bit for bit.
-        oracle: "slabs" searches a union of slabs, "product" the paper's own Sol by SCIP.
-        budget: what may be spent.
-        watch: is told of every iteration.
-        settings: the other fields of :class:`~tensorplan.planners.paper.PaperSettings`.
-    """
-    check_door(simulator, "a simulator", ("spec", "start", "step", "features"), _SIMULATOR_MAKERS)
-    limits = Budget.of(budget)
-    meter = QueryMeter(limits.queries, seconds=limits.seconds)
-    access = Access(simulator, seed=_checked_seed(seed), meter=meter)
-    here = access.start() if start is None else access.admit_one(start, 1)
-    chosen = chosen_oracle(oracle)
-    planner = PaperPlanner(
-        SimulatorWorld(access.local, here), paper_settings(delta, **settings), chosen
-    )
-    check_cost(planner.resolved, limits)
-    state = drive(planner, watch=_watcher(watch))
-    access.meter.lift_limit()
-    return Plan(access, here, planner.resolved, state, chosen)
-
-
-_SIMULATOR_MAKERS = "Make one by tensorplan.from_functions, from_table or problems.make."
+                break
+            here, weight = moved.states, weight * self._access.spec.discount
+        return total
 
 
 def check_door(given: object, kind: str, names: tuple[str, ...], way_out: str) -> None:
@@ -267,40 +284,11 @@ def check_usable(status: Status) -> None:
         )
 
 
-def check_play(resolved: Resolved, most_queries: int | None) -> None:
+def check_play(episode_cost: int, most_queries: int | None) -> None:
     """Refuse an episode that costs more than was meant."""
-    one = resolved.horizon * resolved.constants.setting.actions * resolved.sizes.test_draws
-    if most_queries is not None and one > most_queries:
+    if most_queries is not None and episode_cost > most_queries:
         raise SettingError(
-            f"an episode of {one:.3g} queries",
+            f"an episode of {episode_cost:.3g} queries",
             f"playing one may cost {most_queries:.3g}, as every action is tested afresh",
             "Plan with smaller sizes=, or pass most_queries=None.",
         )
-
-
-def _checked_seed(seed: object) -> int:
-    number = whole(seed)
-    if number is None:
-        raise SettingError(f"seed={seed!r}", "a seed is a whole number of 0 or more", "Use 0.")
-    return number
-
-
-def check_cost(resolved: Resolved, limits: Budget) -> None:
-    """The theorem's sizes are astronomical for a stochastic simulator: nobody means to wait."""
-    sizes, actions = resolved.sizes, resolved.constants.setting.actions
-    one = sizes.rollouts * resolved.horizon * actions * sizes.test_draws
-    if limits.queries is None and limits.seconds is None and one > MOST_UNASKED:
-        raise SettingError(
-            f"{one:.3g} queries in a single iteration",
-            "the theorem's sample sizes for this stochastic simulator end in no lifetime",
-            "Give sizes of your own (sizes=(n1, n2, n3), --sizes n1,n2,n3; no theorem covers "
-            "those), a budget (budget=Budget(...), --budget-queries, --budget-seconds), or declare "
-            "the Spec deterministic if that is what it is.",
-        )
-
-
-def _watcher(watch: Watcher | None) -> Callable[[PaperState], bool]:
-    def go_on(state: PaperState) -> bool:
-        return watch is None or not state.events or watch(state.events[-1]) is not False
-
-    return go_on

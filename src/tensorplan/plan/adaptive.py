@@ -1,0 +1,187 @@
+"""Plans of the adaptive planner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplan.access import Access
+from tensorplan.errors import SettingError
+from tensorplan.local import Handle
+from tensorplan.oracle import Oracle
+from tensorplan.plan.base import Budget, Plan, Watcher
+from tensorplan.plan.replay import Replay
+from tensorplan.planners.adaptive import (
+    AdaptiveState,
+    Engine,
+    Proving,
+    Resolved,
+    adaptive_settings,
+    certify,
+    check_engine,
+    check_oracle,
+    engine_for,
+    fine_oracle,
+    refit,
+    resolve,
+)
+from tensorplan.planners.driver import drive
+from tensorplan.records import FloatArray, Status
+
+
+class AdaptivePlan(Plan):
+    """A plan of the adaptive planner.
+
+    A deterministic one replays its trajectory from the planned start without a query. At any other
+    state it asks, by the same test as the planner's.
+    """
+
+    planner = "adaptive"
+
+    def __init__(
+        self, access: Access, start: Handle, engine: Engine, state: AdaptiveState, oracle: Oracle
+    ) -> None:
+        super().__init__(access, start, oracle, certify(engine, state, oracle))
+        self._engine, self._state = engine, state
+        self._policy = engine.policy(state)
+        self._replay = Replay(access, state.trajectory)
+
+    @property
+    def resolved(self) -> Resolved:
+        """The run's numbers."""
+        return self._engine.resolved
+
+    @property
+    def record(self) -> AdaptiveState:
+        """All that the planner knew at the end."""
+        return self._state
+
+    @property
+    def theta(self) -> FloatArray:
+        """The parameter that the plan follows: [d]; zeros if none is left."""
+        rejected = self.status is Status.REJECTED
+        theta = None if rejected else self._state.theta
+        return np.zeros(self._access.spec.dim) if theta is None else theta
+
+    @property
+    def delta(self) -> float:
+        """The gap that was asked for."""
+        return self.resolved.delta
+
+    @property
+    def episode_cost(self) -> int:
+        """Most queries that playing an episode can take."""
+        return self._engine.episode_cost(self._state)
+
+    def proof(self) -> dict[str, object]:
+        """Why the upper bound holds, or why no parameter is left: the content of a proof file.
+
+        ``tensorplan verify`` checks it without trusting the search.
+        """
+        if not isinstance(self._oracle, Proving):
+            raise SettingError(
+                f"a proof by the oracle {self.oracle!r}",
+                "it does not write down why its answers are right",
+                "Plan with oracle='slabs'.",
+            )
+        # NOTE: another plan may have asked the oracle since; the same question is answered at once.
+        self._oracle.maximise(self._access.features(self._start)[0], self._state.beliefs)
+        return self._oracle.proof()
+
+    def extend(
+        self, start: object, *, budget: Budget | None = None, watch: Watcher | None = None
+    ) -> AdaptivePlan:
+        """A plan from another start state, with all that is known of the process (B7).
+
+        Policies have to be realizable on what can be reached from all these starts.
+
+        Args:
+            start: one state, at stage 1.
+            budget: what may be spent beyond what was.
+            watch: is told of every iteration.
+        """
+        here = self._access.admit_one(start, 1)
+        return self._continued(here, self._engine.continued(self._state, start=here), budget, watch)
+
+    def tighten(
+        self, delta: float, *, budget: Budget | None = None, watch: Watcher | None = None
+    ) -> AdaptivePlan:
+        """A plan with a smaller gap between its bounds; what is known is not asked again.
+
+        Args:
+            delta: largest gap of a certified plan.
+            budget: what may be spent beyond what was.
+            watch: is told of every iteration.
+        """
+        following = self._engine.continued(self._state, delta=delta)
+        return self._continued(self._start, following, budget, watch)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything a reader of results needs, as plain data."""
+        resolved = self.resolved
+        return super().summary() | {
+            "norm": resolved.norm,
+            "eta": resolved.eta,
+            "compete": resolved.settings.compete,
+        }
+
+    def _continued(
+        self,
+        start: Handle,
+        following: tuple[Engine, AdaptiveState],
+        budget: Budget | None,
+        watch: Watcher | None,
+    ) -> AdaptivePlan:
+        limits = Budget.of(budget)
+        self._access.meter.allow_more(limits.queries, limits.seconds)
+        engine, state = following
+        features = [self._access.features(each)[0] for each in (self._start, start)]
+        refit(self._oracle, (self.resolved, features[0]), (engine.resolved, features[1]))
+        made = _driven(self._access, start, engine, self._oracle, watch, state)
+        made._calls = self._calls
+        return made
+
+    def _choose(self, here: Handle, stage: int, call: int, step: int | None = None) -> int:
+        known = self._replay.action(here) if step is None else self._replay.follow(step)
+        if known is not None:
+            return known
+        return int(self._policy.actions(here, stage, (call,))[0])
+
+    def _steps(self) -> int:
+        return self._engine.episode_length
+
+
+def plan_adaptively(
+    access: Access,
+    start: Handle,
+    oracle: Oracle | None,
+    watch: Watcher | None,
+    *,
+    seed: int,
+    **settings: Any,
+) -> AdaptivePlan:
+    """Run the adaptive planner; without an oracle, with our own search at a fitting gap."""
+    resolved = resolve(adaptive_settings(**settings), access.spec)
+    check_engine(resolved)
+    if oracle is None:
+        oracle = fine_oracle(resolved, access.features(start)[0])
+    check_oracle(oracle)
+    engine = engine_for(access.local, start, resolved, oracle, seed=seed)
+    return _driven(access, start, engine, oracle, watch, engine.begin())
+
+
+def _driven(
+    access: Access,
+    start: Handle,
+    engine: Engine,
+    oracle: Oracle,
+    watch: Watcher | None,
+    state: AdaptiveState,
+) -> AdaptivePlan:
+    def go_on(state: AdaptiveState) -> bool:
+        return watch is None or not state.events or watch(state.events[-1]) is not False
+
+    final = drive(engine, state, watch=go_on)
+    access.meter.lift_limit()
+    return AdaptivePlan(access, start, engine, final, oracle)

@@ -1,0 +1,96 @@
+"""Which engine plans: the one place where they are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorplan.errors import SettingError
+from tensorplan.local import Handle, LocalAccess
+from tensorplan.oracle import Oracle, SlabOracle
+from tensorplan.planners.adaptive.deterministic import DeterministicEngine
+from tensorplan.planners.adaptive.records import Engine
+from tensorplan.planners.adaptive.settings import AdaptiveSettings, Resolved
+from tensorplan.planners.names import check_names
+from tensorplan.records import FloatArray
+
+_GAP, _FINEST = 1e-6, 1e-10
+"""Gap of the oracle, as a fraction of B ||phi(s0)||: at most, and at least."""
+
+_SHARE = 0.25
+"""Part of delta that the oracle's own gap may take."""
+
+
+def adaptive_settings(delta: float, **settings: Any) -> AdaptiveSettings:
+    """Settings by name; an unknown name is refused with the nearest ones."""
+    check_names(settings, AdaptiveSettings, "the adaptive planner")
+    return AdaptiveSettings(delta=delta, **settings)
+
+
+def engine_for(
+    access: LocalAccess, start: Handle, resolved: Resolved, oracle: Oracle, *, seed: int
+) -> Engine:
+    """The engine for a simulator.
+
+    Args:
+        access: local access to the simulator.
+        start: a handle of the one start state.
+        resolved: the run's numbers.
+        oracle: chooses the optimistic parameter.
+        seed: of what the planner itself draws.
+    """
+    check_engine(resolved)
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PLANNER,)))
+    return DeterministicEngine(access, start, resolved, oracle, rng)
+
+
+_PLANNER = 1 << 31
+"""Sets the planner's own random numbers apart from those of the simulator."""
+
+
+def check_engine(resolved: Resolved) -> None:
+    """Refuse simulators for which there is no engine."""
+    if not resolved.spec.deterministic:
+        raise SettingError(
+            "planner='adaptive' with a stochastic simulator",
+            "the adaptive planner plans in deterministic simulators so far",
+            "Use planner='paper' (--planner paper), or declare the Spec deterministic if that is "
+            "what the simulator is.",
+        )
+
+
+def fine_oracle(resolved: Resolved, features: FloatArray) -> SlabOracle:
+    """Our own search, with a gap that leaves most of delta to the planner.
+
+    Args:
+        resolved: the run's numbers.
+        features: [d], of the start.
+    """
+    return SlabOracle(gap=_fitting_gap(resolved, features))
+
+
+def refit(
+    oracle: Oracle,
+    earlier: tuple[Resolved, FloatArray],
+    later: tuple[Resolved, FloatArray],
+) -> None:
+    """Give our own search the gap that a later question needs, unless somebody else chose it."""
+    if isinstance(oracle, SlabOracle) and oracle.gap == _fitting_gap(*earlier):
+        oracle.gap = _fitting_gap(*later)
+
+
+def _fitting_gap(resolved: Resolved, features: FloatArray) -> float:
+    scale = resolved.norm * float(np.linalg.norm(features))
+    gap = _SHARE * resolved.delta / scale if scale else _GAP
+    return min(_GAP, max(_FINEST, gap))
+
+
+def check_oracle(oracle: Oracle) -> None:
+    """Refuse oracles to which what is small is zero."""
+    if not oracle.proved:
+        raise SettingError(
+            f"oracle={oracle.name!r} with planner='adaptive'",
+            "its answers hold within a solver's tolerances, which exceed those of exact tests",
+            "Use oracle='slabs', or planner='paper'.",
+        )
