@@ -44,7 +44,6 @@ class Slab:
         actions: [k], those that are available.
         samples: [k].
         radii: [k], half-widths of the slabs, smallest so far.
-        draws: how often it was drawn from.
         following: handles of next states, with their features: [m, d] each.
     """
 
@@ -55,7 +54,6 @@ class Slab:
     actions: IntArray
     samples: tuple[Sample, ...]
     radii: FloatArray
-    draws: int = 1
     following: tuple[tuple[Handle, FloatArray], ...] = ()
 
     @property
@@ -81,7 +79,6 @@ class Slab:
         return replace(
             self,
             samples=samples,
-            draws=self.draws + 1,
             following=(*self.following, *_following(measurement)),
         )
 
@@ -157,6 +154,12 @@ class Book:
         )
         slack = np.array([self.resolved.slack(sample.live) for sample in slab.samples])
         return replace(slab, radii=radius + slack)
+
+    @property
+    def leans_on_norm(self) -> bool:
+        """Whether some radius is smaller because of the norm bound B."""
+        ranges, norm = self.resolved.ranges, self.resolved.norm
+        return norm < max(ranges.high(1), -ranges.low(1))
 
     def widest(self, slab: Slab) -> Spreads:
         """What ranges of values alone say of the spread."""

@@ -11,21 +11,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
 from tensorplan.hypotheses import Hypotheses
-from tensorplan.local import Handle, LocalAccess
+from tensorplan.local import Handle, Key, LocalAccess
 from tensorplan.oracle.base import OracleStatus
 from tensorplan.oracle.slabs import SlabOracle
 from tensorplan.planners.adaptive.betting import betting_lower
 from tensorplan.planners.adaptive.book import Book, Slab, Spreads, open_slab
-from tensorplan.planners.adaptive.rollouts import Policy, roll, rollout_length
+from tensorplan.planners.adaptive.records import AdaptiveState
+from tensorplan.planners.adaptive.rollouts import RolloutPolicy, roll, rollout_length
 from tensorplan.planners.adaptive.settings import Resolved
-from tensorplan.planners.adaptive.state import Look, State
-from tensorplan.records import FloatArray, IterationEvent, Phase, Status
+from tensorplan.planners.adaptive.state import Looks, State
+from tensorplan.records import FloatArray, IntArray, IterationEvent, Phase, Status
 
 StateT = TypeVar("StateT", bound=State)
 
@@ -54,7 +56,18 @@ TAIL = 0.01
 """What the stages after a rollout of an endless process may be worth, as a part of delta."""
 
 
-class Engine(ABC, Generic[StateT]):
+class ExecutedPolicy:
+    """A policy of rollouts as a plan acts by it: the same procedure, with fresh draws (F4)."""
+
+    def __init__(self, access: LocalAccess, policy: RolloutPolicy) -> None:
+        self._access, self._policy = access, policy
+
+    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
+        """Actions for n states: [n]."""
+        return self._policy.act(self._access, states, Phase.ACT, key)[0]
+
+
+class StochasticEngine(ABC, Generic[StateT]):
     """Begin, step, until done.
 
     Args:
@@ -74,6 +87,27 @@ class Engine(ABC, Generic[StateT]):
         self.book = self.make_book(resolved.level / 2)
         self._look_level = resolved.level / 2
         self.length = rollout_length(self.ranges, TAIL * resolved.delta)
+        self._named = 0
+
+    @property
+    def grounds(self) -> str:
+        """What the certificate rests on."""
+        return "confidence bounds that hold at all times at once (B2, B9, F1, F4)"
+
+    @property
+    def confidence(self) -> float:
+        """Probability with which both bounds hold."""
+        return self.resolved.settings.confidence
+
+    @property
+    def leans_on_norm(self) -> bool:
+        """Whether some radius is smaller because of the norm bound B."""
+        return self.book.leans_on_norm
+
+    @property
+    def episode_length(self) -> int:
+        """Steps of an episode after which the rest can hardly matter."""
+        return self.length
 
     def make_book(self, level: float) -> Book:
         """How levels are spent."""
@@ -82,6 +116,10 @@ class Engine(ABC, Generic[StateT]):
     @abstractmethod
     def begin(self) -> StateT:
         """The state before the first step."""
+
+    @abstractmethod
+    def policy_of(self, state: StateT) -> RolloutPolicy:
+        """The policy that seems best where none has been certified."""
 
     @abstractmethod
     def work(self, state: StateT) -> StateT:
@@ -95,24 +133,60 @@ class Engine(ABC, Generic[StateT]):
     def first_draws(self, stage: int) -> int:
         """Draws of each action at the first critical state."""
 
-    def status(self, state: StateT) -> Status | None:
+    def status(self, state: AdaptiveState) -> Status | None:
         """How the run ended, or None while it has not."""
         return state.status
 
     def stopped(self, state: StateT, status: Status) -> StateT:
-        """The state, marked as ended from outside."""
-        return replace(state, status=status)
+        """The state, marked as ended from outside; what was under way stays named and spent."""
+        return replace(state, status=status, named=self._named, opened=state.opened + 1)
 
     def step(self, state: StateT) -> StateT:
         """One optimistic choice, and what follows from it."""
-        if not state.slabs:
+        self._named = max(self._named, state.named)
+        if not self.is_open(state, self.start):
             state = self.open(state, self.start, self.first_draws(1))
         state = self._choose(state)
         if state.status is None and state.upper - state.lower <= self.resolved.delta:
             state = replace(state, status=Status.CERTIFIED)
+        limit = self.resolved.settings.iteration_limit
+        if state.status is None and limit is not None and state.iteration >= limit:
+            state = replace(state, status=Status.BUDGET)
         if state.status is None:
             state = self.work(state)
-        return self._told(state)
+        return self._told(replace(state, named=self._named))
+
+    def is_open(self, state: StateT, handle: Handle) -> bool:
+        """Whether a state is critical already."""
+        return any(slab.handle is handle for slab in state.slabs)
+
+    def policy(self, state: StateT) -> ExecutedPolicy:
+        """How the plan of a finished run acts: by the policy that the lower bound is about."""
+        best = state.best
+        return ExecutedPolicy(self.access, self.policy_of(state) if best is None else best)
+
+    def continued(
+        self, state: StateT, *, start: Handle | None = None, delta: float | None = None
+    ) -> tuple[Self, StateT]:
+        """What goes on from a finished run, with all that is known: another start, or delta (B7)."""
+        engine = copy(self)
+        if delta is not None:
+            settings = replace(self.resolved.settings, delta=delta)
+            engine.resolved = replace(self.resolved, settings=settings)
+            engine.length = rollout_length(self.ranges, TAIL * delta)
+        state = replace(state, status=None)
+        if start is None:
+            return engine, state
+        engine.start, engine.objective = start, self.access.features(start)[0]
+        fresh = self.begin()
+        return engine, replace(
+            state, upper=fresh.upper, lower=fresh.lower, best=None, optimum=None, events=()
+        )
+
+    def name(self) -> int:
+        """A name for the next query, never used before."""
+        self._named += 1
+        return self._named
 
     def nothing_known(self) -> Hypotheses:
         """The ball."""
@@ -127,11 +201,10 @@ class Engine(ABC, Generic[StateT]):
 
     def open(self, state: StateT, handle: Handle, draws: int) -> StateT:
         """Make a state critical, by draws of all its actions; they open an index (F1)."""
-        index = len(state.slabs) + 1
         measurement = self.access.measure(
-            handle, handle.stage, draws, phase=Phase.REFINE, key=(index, 0), detail=True
+            handle, handle.stage, draws, phase=Phase.REFINE, key=(self.name(),), detail=True
         )
-        slab = open_slab(index, handle, measurement)
+        slab = open_slab(state.opened + 1, handle, measurement)
         state = replace(state, beliefs=state.beliefs.with_cuts(self.book.cuts(slab)))
         slab = self.book.with_radii(slab, self.spreads(state, slab))
         return state.with_new_slab(slab, self.discount)
@@ -153,7 +226,7 @@ class Engine(ABC, Generic[StateT]):
                 slab.stage,
                 draws,
                 phase=Phase.REFINE,
-                key=(slab.index, slab.draws),
+                key=(self.name(),),
                 actions=chosen,
                 detail=True,
             )
@@ -170,12 +243,12 @@ class Engine(ABC, Generic[StateT]):
                 state = state.with_slab(place, fresh, self.discount)
         return replace(state, spread_upper=state.upper)
 
-    def verify(self, state: StateT, policy: Policy) -> StateT:
+    def verify(self, state: StateT, policy: RolloutPolicy) -> StateT:
         """Try to certify a policy by fresh rollouts, at a level of this attempt's own (B9, F4)."""
         look, level = state.looks.count + 1, self.look_level(state)
         goal, whole = self.resolved.delta, self.ranges.summed(self.ranges.horizon)
         returns, before = np.zeros(0), self.access.queries.total
-        size, part, lower = LOOK_SIZE, 0, -math.inf
+        size, lower = LOOK_SIZE, -math.inf
         while size <= MOST_IN_LOOK:
             while len(returns) < size:
                 batch = roll(
@@ -185,17 +258,17 @@ class Engine(ABC, Generic[StateT]):
                     min(size - len(returns), WIDEST_BATCH),
                     length=self.length,
                     phase=Phase.VERIFY,
-                    key=(state.batches, part),
+                    key=(self.name(),),
                 )
-                returns, part = np.concatenate([returns, batch.returns]), part + 1
+                returns = np.concatenate([returns, batch.returns])
             lower = betting_lower(returns, self.ranges.rest_low, level)
             lower -= self.resolved.inaccuracy * whole
             if state.upper - lower <= goal or self._hopeless(state, returns, before):
                 break
             size = math.ceil(size * LOOK_GROWTH)
         done = state.upper - lower <= goal
-        looks = Look(look, state.looks.failed + (not done), self.access.queries.total)
-        state = replace(state, looks=looks, batches=state.batches + 1)
+        looks = Looks(look, state.looks.failed + (not done), self.access.queries.total)
+        state = replace(state, looks=looks)
         if lower > state.lower:
             state = replace(state, lower=lower, best=policy)
         return replace(state, status=Status.CERTIFIED) if done else state
@@ -240,8 +313,8 @@ class Engine(ABC, Generic[StateT]):
         state = replace(state, optimum=optimum, nodes=state.nodes + optimum.nodes)
         if optimum.status is OracleStatus.EMPTY:
             return replace(state, status=Status.REJECTED)
-        upper = min(optimum.upper + self.resolved.eta, self.ranges.high(1), state.upper)
-        return replace(state, upper=upper)
+        upper = min(optimum.upper + self.resolved.eta, state.upper)
+        return replace(state, upper=upper, theta=optimum.theta, predicted=optimum.value)
 
     def _told(self, state: StateT) -> StateT:
         optimum = state.choice

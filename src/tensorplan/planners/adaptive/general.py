@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorplan.hypotheses import Cuts
 from tensorplan.planners.adaptive.book import Slab, Spreads
-from tensorplan.planners.adaptive.engine import Engine
+from tensorplan.planners.adaptive.engine import StochasticEngine
 from tensorplan.planners.adaptive.policy import GreedyPolicy
 from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
 from tensorplan.planners.adaptive.rollouts import Batch, Visits, roll
@@ -91,12 +91,17 @@ class GeneralState(State):
     rollouts: int = BATCH
 
 
-class GeneralEngine(Engine[GeneralState]):
+class GeneralEngine(StochasticEngine[GeneralState]):
     """Features of any kind."""
 
     def begin(self) -> GeneralState:
         """Nothing is known but where the episode starts."""
-        return GeneralState(self.nothing_known())
+        return GeneralState(self.nothing_known(), self.ranges.high(1), self.ranges.low(1))
+
+    def episode_cost(self, state: GeneralState) -> int:
+        """Most queries that playing an episode takes."""
+        draws = state.best.draws if isinstance(state.best, GreedyPolicy) else state.test_draws
+        return self.length * self.resolved.spec.actions * draws
 
     def first_draws(self, stage: int) -> int:
         """Draws of each action at a new critical state."""
@@ -161,10 +166,8 @@ class GeneralEngine(Engine[GeneralState]):
         by_range = float(interval_variance(ends[None], weights[None])[0])
         return min(variance, by_range), float(ends[:, 1].max() - ends[:, 0].min())
 
-    def _within(self, state: GeneralState) -> tuple[FloatArray, float, float] | None:
+    def _within(self, state: GeneralState) -> tuple[FloatArray, float, float]:
         """What is known of the start's value; it holds for theta° as every earlier bound does."""
-        if math.isinf(state.upper):
-            return None
         return self.objective, -math.inf, state.upper + self.resolved.eta
 
     def _scale(self, state: GeneralState) -> float:
@@ -182,6 +185,9 @@ class GeneralEngine(Engine[GeneralState]):
 
     def policy_of(self, state: GeneralState) -> GreedyPolicy:
         """The policy that follows the optimistic parameter."""
+        if state.optimum is None:
+            nothing = np.zeros(self.resolved.spec.dim)
+            return GreedyPolicy(nothing, state.test_draws, self.ranges.width(1))
         return GreedyPolicy(state.choice.theta, state.test_draws, self._scale(state))
 
     def _look_around(self, state: GeneralState) -> tuple[GeneralState, bool]:
@@ -202,10 +208,9 @@ class GeneralEngine(Engine[GeneralState]):
             state.rollouts,
             length=self.length,
             phase=Phase.TEST,
-            key=(state.batches,),
+            key=(self.name(),),
             watch=go_on,
         )
-        state = replace(state, batches=state.batches + 1)
         for cuts in broken:
             state = replace(state, beliefs=state.beliefs.with_cuts(cuts))
         if broken and state.cut_rounds < CUT_ROUNDS:
@@ -343,7 +348,7 @@ class GeneralEngine(Engine[GeneralState]):
 
     def _draws_to_show(self, state: GeneralState, stage: int, error: float) -> int:
         """Draws after which an error is likely to show at a new critical state."""
-        level = self.book.level_of(len(state.slabs) + 1)
+        level = self.book.level_of(state.opened + 1)
         variance, bound = np.array([self._scale(state) ** 2]), self.book.bound(stage)
         draws, most = FIRST_DRAWS, MOST_GROWTH * self.first_draws(stage)
         while draws < most:

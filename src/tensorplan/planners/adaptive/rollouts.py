@@ -14,7 +14,7 @@ from tensorplan.ranges import ValueRanges
 from tensorplan.records import FloatArray, IntArray, Phase
 
 
-class Policy(Protocol):
+class RolloutPolicy(Protocol):
     """Plays states that it holds by handles; the same in rollouts and in execution."""
 
     def act(
@@ -73,7 +73,7 @@ def rollout_length(ranges: ValueRanges, tail: float) -> int:
 def roll(
     access: LocalAccess,
     start: Handle,
-    policy: Policy,
+    policy: RolloutPolicy,
     count: int,
     *,
     length: int,

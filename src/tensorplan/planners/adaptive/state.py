@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
-from tensorplan.hypotheses import Hypotheses
 from tensorplan.oracle.base import Optimum
 from tensorplan.planners.adaptive.book import Slab
-from tensorplan.planners.adaptive.rollouts import Policy
-from tensorplan.records import IterationEvent, Status
+from tensorplan.planners.adaptive.records import AdaptiveState
+from tensorplan.planners.adaptive.rollouts import RolloutPolicy
 
 
 @dataclass(frozen=True)
-class Look:
+class Looks:
     """Attempts to certify a policy by fresh rollouts.
 
     Attributes:
@@ -28,36 +28,24 @@ class Look:
 
 
 @dataclass(frozen=True)
-class State:
+class State(AdaptiveState):
     """What the planner knows between two steps.
 
     Attributes:
-        beliefs: the set that the data leave.
-        slabs: its critical states with their draws, in the same order.
-        optimum: the last optimistic choice.
-        upper: smallest upper bound so far.
-        lower: largest lower bound so far.
+        slabs: the critical states with their draws, in the order of the beliefs.
+        opened: how many have ever been drawn from; each spends a level of its own (F1.1).
         best: the policy that the lower bound is about.
         looks: attempts to certify.
-        batches: batches of rollouts so far; they name random streams.
+        named: how many queries have been named; no name is used twice.
         spread_upper: the upper bound at which spreads were computed last.
-        status: how the run ended, or None.
-        events: one for each step.
-        nodes: subproblems that the oracle solved.
     """
 
-    beliefs: Hypotheses
     slabs: tuple[Slab, ...] = ()
-    optimum: Optimum | None = None
-    upper: float = math.inf
-    lower: float = -math.inf
-    best: Policy | None = None
-    looks: Look = Look()
-    batches: int = 0
+    opened: int = 0
+    best: RolloutPolicy | None = None
+    looks: Looks = Looks()
+    named: int = 0
     spread_upper: float = math.inf
-    status: Status | None = None
-    events: tuple[IterationEvent, ...] = ()
-    nodes: int = 0
 
     @property
     def choice(self) -> Optimum:
@@ -65,13 +53,14 @@ class State:
         assert self.optimum is not None
         return self.optimum
 
-    def with_slab(self, place: int, slab: Slab, discount: float) -> State:
+    def with_slab(self, place: int, slab: Slab, discount: float) -> Self:
         """The state after more draws or a sharper radius at one critical state."""
         slabs = (*self.slabs[:place], slab, *self.slabs[place + 1 :])
         beliefs = self.beliefs.refined(place, slab.state(discount))
         return replace(self, slabs=slabs, beliefs=beliefs)
 
-    def with_new_slab(self, slab: Slab, discount: float) -> State:
+    def with_new_slab(self, slab: Slab, discount: float) -> Self:
         """The state after another critical state was opened."""
         beliefs = self.beliefs.with_state(slab.state(discount))
-        return replace(self, slabs=(*self.slabs, slab), beliefs=beliefs)
+        opened = max(self.opened, slab.index)
+        return replace(self, slabs=(*self.slabs, slab), beliefs=beliefs, opened=opened)

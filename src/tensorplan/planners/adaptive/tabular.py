@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorplan.local import Handle, Key, LocalAccess, Measurement
 from tensorplan.planners.adaptive.book import Book, Slab, Spreads, box_spread
-from tensorplan.planners.adaptive.engine import Engine
+from tensorplan.planners.adaptive.engine import StochasticEngine
 from tensorplan.planners.adaptive.state import State
 from tensorplan.records import FloatArray, IntArray, Phase
 
@@ -61,6 +61,7 @@ class Model:
         ends: [K + m, 2], range of the value of each.
         width: [K, A], radii of the slabs.
         counts: [K, A], draws.
+        start: the critical state that the episode starts from.
     """
 
     rewards: FloatArray
@@ -68,13 +69,14 @@ class Model:
     ends: FloatArray
     width: FloatArray
     counts: FloatArray
+    start: int
 
     def visits(self, actions: IntArray) -> FloatArray:
-        """Discounted visits from the first state, of a choice of actions: [K + m]."""
+        """Discounted visits from the start, of a choice of actions: [K + m]."""
         count = len(self.rewards)
         moves = self.moves[np.arange(count), actions]
         first = np.zeros(count)
-        first[0] = 1.0
+        first[self.start] = 1.0
         inside = np.linalg.solve(np.eye(count) - moves[:, :count].T, first)
         return np.concatenate([inside, moves[:, count:].T @ inside])
 
@@ -119,7 +121,7 @@ class TabularState(State):
     box: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
 
 
-class TabularEngine(Engine[TabularState]):
+class TabularEngine(StochasticEngine[TabularState]):
     """Features along the axes."""
 
     def make_book(self, level: float) -> Book:
@@ -131,7 +133,25 @@ class TabularEngine(Engine[TabularState]):
         """Nothing is known but where the episode starts."""
         norm = self.resolved.norm
         ball = np.repeat([[-norm, norm]], len(self.objective), axis=0)
-        return TabularState(self.nothing_known(), box=ball)
+        ends = self.ranges.high(1), self.ranges.low(1)
+        return TabularState(self.nothing_known(), *ends, box=ball)
+
+    def episode_cost(self, state: TabularState) -> int:
+        """A table is played without a query."""
+        return 0
+
+    def is_open(self, state: TabularState, handle: Handle) -> bool:
+        """Whether a state of its stage and axis is critical already."""
+        key = (handle.stage, int(self.access.features(handle)[0].argmax()))
+        return any(key == (slab.stage, int(slab.features.argmax())) for slab in state.slabs)
+
+    def policy_of(self, state: TabularState) -> TablePolicy:
+        """The policy that is best in the model."""
+        keys, model = self._model(self._find(state))
+        actions = (
+            model.best(model.ends[len(state.slabs) :, 0]) if state.slabs else np.zeros(0, np.int64)
+        )
+        return self._table(keys, actions)
 
     def first_draws(self, stage: int) -> int:
         """Draws of each action at a new critical state."""
@@ -211,7 +231,8 @@ class TabularEngine(Engine[TabularState]):
         low = np.array([self.ranges.low(stage) - eta for stage, _ in keys])
         high = np.array([self.ranges.high(stage) + eta for stage, _ in keys])
         ends = np.stack([np.maximum(ends[:, 0], low), np.minimum(ends[:, 1], high)], axis=1)
-        return keys, Model(rewards, moves, ends, width, counts)
+        begin = (self.start.stage, int(self.objective.argmax()))
+        return keys, Model(rewards, moves, ends, width, counts, place.get(begin, 0))
 
     def _box(self, state: TabularState) -> FloatArray:
         """Ranges of theta's entries: [d, 2]; as before while no critical state says anything."""
@@ -229,16 +250,20 @@ class TabularEngine(Engine[TabularState]):
         count = len(state.slabs)
         unseen = model.ends[count:, 0]
         candidates = [model.best(unseen), optimistic]
-        worth = [float(model.values(actions, unseen)[0]) for actions in candidates]
+        worth = [float(model.values(actions, unseen)[model.start]) for actions in candidates]
         gap = state.upper - max(worth)
         if gap > UPPER_SHARE * self.resolved.delta or not self.may_look(state):
             return state
         actions = candidates[int(np.argmax(worth))]
+        return self.verify(state, self._table(keys, actions))
+
+    def _table(self, keys: list[tuple[int, int]], actions: IntArray) -> TablePolicy:
+        """The policy that plays some actions at the first of some stages and axes."""
         stages = self.ranges.horizon or 1
         table = np.full((stages, self.resolved.spec.dim), -1, np.int64)
-        for (stage, axis), action in zip(keys[:count], actions.tolist(), strict=True):
+        for (stage, axis), action in zip(keys, actions.tolist(), strict=False):
             table[stage - 1, axis] = action
-        return self.verify(state, TablePolicy(table))
+        return TablePolicy(table)
 
     def _refine(
         self, state: TabularState, model: Model, actions: IntArray, visits: FloatArray
