@@ -20,7 +20,7 @@ from tensorplan.oracle import ORACLES, make_oracle
 from tensorplan.plan import AdaptivePlan, Budget, Plan, PlannerName
 from tensorplan.plan import plan as make_plan
 from tensorplan.planners import adaptive
-from tensorplan.planners.adaptive import adaptive_settings, check_engine, check_oracle
+from tensorplan.planners.adaptive import adaptive_settings, check_oracle
 from tensorplan.planners.paper import paper_settings, resolve
 from tensorplan.problem import Simulator
 
@@ -136,7 +136,6 @@ def _announce(simulator: Simulator, arguments: Namespace, settings: dict[str, An
         announce(resolved, exact_draws=spec.deterministic)
     else:
         adapted = adaptive.resolve(adaptive_settings(arguments.delta, **settings), spec)
-        check_engine(adapted)
         check_oracle(make_oracle(arguments.oracle))
         announce_adaptive(adapted)
 

@@ -19,7 +19,6 @@ from tensorplan.planners.adaptive import (
     Resolved,
     adaptive_settings,
     certify,
-    check_engine,
     check_oracle,
     engine_for,
     fine_oracle,
@@ -163,7 +162,6 @@ def plan_adaptively(
 ) -> AdaptivePlan:
     """Run the adaptive planner; without an oracle, with our own search at a fitting gap."""
     resolved = resolve(adaptive_settings(**settings), access.spec)
-    check_engine(resolved)
     if oracle is None:
         oracle = fine_oracle(resolved, access.features(start)[0])
     check_oracle(oracle)

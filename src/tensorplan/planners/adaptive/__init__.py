@@ -3,7 +3,6 @@
 from tensorplan.planners.adaptive.claims import Proving, certify, depends_on_norm
 from tensorplan.planners.adaptive.engines import (
     adaptive_settings,
-    check_engine,
     check_oracle,
     engine_for,
     fine_oracle,
@@ -28,7 +27,6 @@ __all__ = [
     "Trajectory",
     "adaptive_settings",
     "certify",
-    "check_engine",
     "check_oracle",
     "depends_on_norm",
     "engine_for",

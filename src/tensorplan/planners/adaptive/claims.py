@@ -40,21 +40,25 @@ def certify(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Certificate
         engine.confidence,
         f"{engine.grounds}; ranges of values are constraints, so no bound on the number of queries "
         "is claimed",
-        tuple(_assumptions(engine.resolved, state, oracle)),
+        tuple(_assumptions(engine, state, oracle)),
     )
 
 
-def depends_on_norm(resolved: Resolved, state: AdaptiveState, oracle: Oracle) -> bool | None:
+def depends_on_norm(engine: Engine, state: AdaptiveState, oracle: Oracle) -> bool | None:
     """Whether the upper bound, or the rejection, leans on B (F6); None if the oracle cannot say."""
+    resolved = engine.resolved
     if state.upper >= resolved.ranges.high(1) and state.status is not Status.REJECTED:
         return False
+    if engine.leans_on_norm:
+        return True
     if state.optimum is None or not isinstance(oracle, Proving):
         return None
     return oracle.norm_limit() < OWES_NOTHING * resolved.norm
 
 
-def _assumptions(resolved: Resolved, state: AdaptiveState, oracle: Oracle) -> Iterator[str]:
-    yield _norm(resolved, state, oracle)
+def _assumptions(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Iterator[str]:
+    resolved = engine.resolved
+    yield _norm(engine, state, oracle)
     if state.status is not Status.REJECTED:
         yield _realizability(resolved)
     if resolved.spec.deterministic:
@@ -69,9 +73,10 @@ def _assumptions(resolved: Resolved, state: AdaptiveState, oracle: Oracle) -> It
         yield f"mean rewards are within {resolved.inaccuracy:g} of the truth"
 
 
-def _norm(resolved: Resolved, state: AdaptiveState, oracle: Oracle) -> str:
+def _norm(engine: Engine, state: AdaptiveState, oracle: Oracle) -> str:
+    resolved = engine.resolved
     claim = "rejection" if state.status is Status.REJECTED else "upper bound"
-    leans = depends_on_norm(resolved, state, oracle)
+    leans = depends_on_norm(engine, state, oracle)
     roles = {True: "depends on it", False: "does not depend on it", None: "may depend on it"}
     source = "" if resolved.norm_given else " (a default, as nobody gave a bound)"
     return f"||theta|| <= {resolved.norm:g}{source}; the {claim} {roles[leans]}"

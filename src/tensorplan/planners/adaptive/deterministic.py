@@ -80,6 +80,11 @@ class DeterministicEngine:
         return 1.0
 
     @property
+    def leans_on_norm(self) -> bool:
+        """Exact data are what they are."""
+        return False
+
+    @property
     def episode_length(self) -> int:
         """Steps of an episode after which the rest can hardly matter."""
         return self._length

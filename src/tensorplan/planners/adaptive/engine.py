@@ -77,6 +77,9 @@ class StochasticEngine(ABC, Generic[StateT]):
         oracle: chooses the optimistic parameter.
     """
 
+    needs_bounds_only = False
+    """Whether the oracle's bound matters, and not the parameter that attains it."""
+
     def __init__(
         self, access: LocalAccess, start: Handle, resolved: Resolved, oracle: SlabOracle
     ) -> None:
@@ -168,7 +171,7 @@ class StochasticEngine(ABC, Generic[StateT]):
     def continued(
         self, state: StateT, *, start: Handle | None = None, delta: float | None = None
     ) -> tuple[Self, StateT]:
-        """What goes on from a finished run, with all that is known: another start, or delta (B7)."""
+        """What goes on from a finished run with all that is known: another start, or delta (B7)."""
         engine = copy(self)
         if delta is not None:
             settings = replace(self.resolved.settings, delta=delta)
@@ -314,6 +317,8 @@ class StochasticEngine(ABC, Generic[StateT]):
         if optimum.status is OracleStatus.EMPTY:
             return replace(state, status=Status.REJECTED)
         upper = min(optimum.upper + self.resolved.eta, state.upper)
+        if optimum.status is OracleStatus.LIMIT and not self.needs_bounds_only:
+            return replace(state, upper=upper, status=Status.ORACLE_GAP)
         return replace(state, upper=upper, theta=optimum.theta, predicted=optimum.value)
 
     def _told(self, state: StateT) -> StateT:

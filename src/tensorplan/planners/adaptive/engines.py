@@ -10,8 +10,10 @@ from tensorplan.errors import SettingError
 from tensorplan.local import Handle, LocalAccess
 from tensorplan.oracle import Oracle, SlabOracle
 from tensorplan.planners.adaptive.deterministic import DeterministicEngine
+from tensorplan.planners.adaptive.general import GeneralEngine
 from tensorplan.planners.adaptive.records import Engine
 from tensorplan.planners.adaptive.settings import AdaptiveSettings, Resolved
+from tensorplan.planners.adaptive.tabular import TabularEngine
 from tensorplan.planners.names import check_names
 from tensorplan.records import FloatArray
 
@@ -20,6 +22,9 @@ _GAP, _FINEST = 1e-6, 1e-10
 
 _SHARE = 0.25
 """Part of delta that the oracle's own gap may take."""
+
+_NOISY_GAP, _NOISY_SHARE = 1e-3, 0.002
+"""The same where data are noisy, and a finer answer would be one to another question."""
 
 
 def adaptive_settings(delta: float, **settings: Any) -> AdaptiveSettings:
@@ -40,7 +45,10 @@ def engine_for(
         oracle: chooses the optimistic parameter.
         seed: of what the planner itself draws.
     """
-    check_engine(resolved)
+    if not resolved.spec.deterministic:
+        own = own_search(oracle)
+        kind = TabularEngine if is_tabular(access.features(start)[0]) else GeneralEngine
+        return kind(access, start, resolved, own)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PLANNER,)))
     return DeterministicEngine(access, start, resolved, oracle, rng)
 
@@ -49,15 +57,15 @@ _PLANNER = 1 << 31
 """Sets the planner's own random numbers apart from those of the simulator."""
 
 
-def check_engine(resolved: Resolved) -> None:
-    """Refuse simulators for which there is no engine."""
-    if not resolved.spec.deterministic:
+def own_search(oracle: Oracle) -> SlabOracle:
+    """Our own search, which says more than an optimum; refuse any other."""
+    if not isinstance(oracle, SlabOracle):
         raise SettingError(
-            "planner='adaptive' with a stochastic simulator",
-            "the adaptive planner plans in deterministic simulators so far",
-            "Use planner='paper' (--planner paper), or declare the Spec deterministic if that is "
-            "what the simulator is.",
+            f"oracle={oracle.name!r} with planner='adaptive'",
+            "a stochastic simulator needs an oracle that says what its bound leans on",
+            "Use oracle='slabs', or planner='paper'.",
         )
+    return oracle
 
 
 def fine_oracle(resolved: Resolved, features: FloatArray) -> SlabOracle:
@@ -67,7 +75,20 @@ def fine_oracle(resolved: Resolved, features: FloatArray) -> SlabOracle:
         resolved: the run's numbers.
         features: [d], of the start.
     """
-    return SlabOracle(gap=_fitting_gap(resolved, features))
+    gap = _fitting_gap(resolved, features)
+    if not resolved.spec.deterministic and is_tabular(features):
+        # Propagation has said what there is to say before any search.
+        return SlabOracle(TABULAR_NODES, gap=gap)
+    return SlabOracle(gap=gap)
+
+
+TABULAR_NODES = 50
+"""Node solves of one question where features lie along the axes."""
+
+
+def is_tabular(features: FloatArray) -> bool:
+    """Whether features lie along an axis, as tabular ones do."""
+    return len(features) > 1 and np.count_nonzero(features) == 1 and bool(features.max() > 0)
 
 
 def refit(
@@ -82,8 +103,10 @@ def refit(
 
 def _fitting_gap(resolved: Resolved, features: FloatArray) -> float:
     scale = resolved.norm * float(np.linalg.norm(features))
-    gap = _SHARE * resolved.delta / scale if scale else _GAP
-    return min(_GAP, max(_FINEST, gap))
+    deterministic = resolved.spec.deterministic
+    share, coarsest = (_SHARE, _GAP) if deterministic else (_NOISY_SHARE, _NOISY_GAP)
+    gap = share * resolved.delta / scale if scale else coarsest
+    return min(coarsest, max(_FINEST, gap))
 
 
 def check_oracle(oracle: Oracle) -> None:

@@ -93,6 +93,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def leans_on_norm(self) -> bool:
+        """Whether the data themselves are read in the light of the norm bound B."""
+        ...
+
+    @property
     def episode_length(self) -> int:
         """Steps of an episode after which the rest can hardly matter."""
         ...

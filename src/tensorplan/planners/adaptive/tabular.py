@@ -124,6 +124,8 @@ class TabularState(State):
 class TabularEngine(StochasticEngine[TabularState]):
     """Features along the axes."""
 
+    needs_bounds_only = True
+
     def make_book(self, level: float) -> Book:
         """A state for each axis; with stages an axis could be met at several."""
         spec = self.resolved.spec
