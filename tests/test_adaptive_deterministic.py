@@ -329,7 +329,5 @@ class TestEndings:
             plan(problems.make("counterexample"), **chosen)
 
     def test_what_has_no_engine(self) -> None:
-        with pytest.raises(SettingError, match=r"stochastic simulator.*planner='paper'"):
-            plan(problems.make("random-tabular", outcomes=2), delta=0.5)
         with pytest.raises(SettingError, match="Theorem lb"):
             plan(problems.make("lower-bound", dim=3), delta=0.5)

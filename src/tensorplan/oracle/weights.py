@@ -45,7 +45,7 @@ def _spread(
 ) -> None:
     """Add multipliers to the slabs that they stand for."""
     for row, multiplier in zip(rows, multipliers, strict=True):
-        kind, index, action, _ = table.origin[row].tolist()
+        kind, index, action = (int(table.origin[row, k]) for k in range(3))
         if kind in (SLAB, BELLMAN):
             weights[index, action] += abs(multiplier) / float(table.scale[row])
         elif kind == CLAIM and depth > 0:

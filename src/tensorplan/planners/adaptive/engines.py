@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,7 +48,8 @@ def engine_for(
     if not resolved.spec.deterministic:
         own = own_search(oracle)
         kind = TabularEngine if is_tabular(access.features(start)[0]) else GeneralEngine
-        return kind(access, start, resolved, own)
+        # An engine is only ever given states that it has made.
+        return cast("Engine", kind(access, start, resolved, own))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PLANNER,)))
     return DeterministicEngine(access, start, resolved, oracle, rng)
 

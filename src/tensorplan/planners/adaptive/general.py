@@ -328,7 +328,10 @@ class GeneralEngine(StochasticEngine[GeneralState]):
             if cost < best[0]:
                 growth = np.clip(wanted, LEAST_GROWTH, MOST_GROWTH) - 1
                 more = np.ceil(growth * slab.counts)
-                best = cost, (place, {arm: int(more[arm]) for arm in np.flatnonzero(inside)})
+                best = (
+                    cost,
+                    (place, {arm: int(more[arm]) for arm in np.flatnonzero(inside).tolist()}),
+                )
         return best
 
     def _worst_visit(self, state: GeneralState) -> tuple[Visits, int, float] | None:

@@ -40,7 +40,7 @@ def sampling_radius(
         level: zeta.
         reach: [k], at least the largest distance of a drawn Y_t from the mean of all, at theta°.
     """
-    bets = _LARGEST * 0.5 ** np.arange(BETS) / bound  # [J]
+    bets = np.asarray(_LARGEST * 0.5 ** np.arange(BETS) / bound, np.float64)  # [J]
     price = np.log(2 * BETS / level) / (bets * count[:, None])  # [k, J]
     radius = np.full(len(count), bound)
     for _ in range(_ROUNDS):
@@ -67,11 +67,13 @@ def interval_variance(ends: FloatArray, weights: FloatArray) -> FloatArray:
         ends: [k, m, 2], ranges of k actions' answers.
         weights: [k, m], that add up to 1 for each action.
     """
-    left, right = ends[:, :, 0].min(axis=1), ends[:, :, 1].max(axis=1)
+    left: FloatArray = ends[:, :, 0].min(axis=1)
+    right: FloatArray = ends[:, :, 1].max(axis=1)
     for _ in range(_SEARCH):
-        third = (right - left) / 3
+        third: FloatArray = (right - left) / 3
         nearer = _distance(ends, weights, left + third) < _distance(ends, weights, right - third)
-        left, right = np.where(nearer, left, left + third), np.where(nearer, right - third, right)
+        left = np.where(nearer, left, left + third)
+        right = np.where(nearer, right - third, right)
     return _distance(ends, weights, 0.5 * (left + right))
 
 

@@ -78,7 +78,9 @@ def _merged(first: Sample, second: Sample) -> tuple[FloatArray, FloatArray] | No
     rows, where = np.unique(values, axis=0, return_inverse=True)
     if len(rows) > MOST_OUTCOMES:
         return None
-    counts = np.bincount(where.ravel(), np.concatenate([first.counts, second.counts]), len(rows))
+    drawn = np.concatenate([first.counts, second.counts])
+    counts = np.zeros(len(rows))
+    np.add.at(counts, where.ravel(), drawn)
     return rows, counts
 
 

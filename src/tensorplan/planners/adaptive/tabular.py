@@ -16,6 +16,7 @@ import numpy as np
 from tensorplan.local import Handle, Key, LocalAccess, Measurement
 from tensorplan.planners.adaptive.book import Book, Slab, Spreads, box_spread
 from tensorplan.planners.adaptive.engine import StochasticEngine
+from tensorplan.planners.adaptive.model import Model
 from tensorplan.planners.adaptive.state import State
 from tensorplan.records import FloatArray, IntArray, Phase
 
@@ -45,67 +46,10 @@ class TablePolicy:
         """Actions for n states: [n]; nothing is measured."""
         axes = access.features(handle).argmax(axis=1)
         allowed = access.allowed(handle)
-        actions = self.table[handle.stage - 1, axes]
+        actions: IntArray = self.table[handle.stage - 1, axes]
         known = (actions >= 0) & allowed[np.arange(handle.size), actions]
-        return np.where(known, actions, allowed.argmax(axis=1)), []
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """The empirical model of the K critical states, and of m unopened ones behind them.
-
-    Attributes:
-        rewards: [K, A], mean; -inf where there is no action.
-        moves: [K, A, K + m], probabilities of the next state, features' lengths and discount
-            included.
-        ends: [K + m, 2], range of the value of each.
-        width: [K, A], radii of the slabs.
-        counts: [K, A], draws.
-        start: the critical state that the episode starts from.
-    """
-
-    rewards: FloatArray
-    moves: FloatArray
-    ends: FloatArray
-    width: FloatArray
-    counts: FloatArray
-    start: int
-
-    def visits(self, actions: IntArray) -> FloatArray:
-        """Discounted visits from the start, of a choice of actions: [K + m]."""
-        count = len(self.rewards)
-        moves = self.moves[np.arange(count), actions]
-        first = np.zeros(count)
-        first[self.start] = 1.0
-        inside = np.linalg.solve(np.eye(count) - moves[:, :count].T, first)
-        return np.concatenate([inside, moves[:, count:].T @ inside])
-
-    def values(self, actions: IntArray, unseen: FloatArray) -> FloatArray:
-        """Values in the model of a choice of actions, with given values of unopened states: [K]."""
-        rows = np.arange(len(self.rewards))
-        moves = self.moves[rows, actions]
-        count = len(rows)
-        sure = self.rewards[rows, actions] + moves[:, count:] @ unseen
-        return np.linalg.solve(np.eye(count) - moves[:, :count], sure)
-
-    def best(self, unseen: FloatArray) -> IntArray:
-        """The best actions in the model, by policy iteration: [K]."""
-        count = len(self.rewards)
-        actions = self.rewards.argmax(axis=1)
-        for _ in range(100):
-            values = np.concatenate([self.values(actions, unseen), unseen])
-            worth = self.rewards + self.moves @ values
-            better = worth.argmax(axis=1)
-            rows = np.arange(count)
-            better = np.where(worth[rows, better] > worth[rows, actions] + 1e-12, better, actions)
-            if np.array_equal(better, actions):
-                break
-            actions = better
-        return actions
-
-    def optimistic(self) -> IntArray:
-        """The actions that the upper ends of the ranges prefer: [K]."""
-        return (self.rewards + self.width + self.moves @ self.ends[:, 1]).argmax(axis=1)
+        chosen: IntArray = np.where(known, actions, allowed.argmax(axis=1))
+        return chosen, []
 
 
 @dataclass(frozen=True)
@@ -273,10 +217,10 @@ class TabularEngine(StochasticEngine[TabularState]):
         """Double the draws that take most noise off the bound, until half of it is covered."""
         rows = np.arange(len(actions))
         noise = visits[: len(rows)] * model.width[rows, actions]
-        order = np.argsort(-noise / model.counts[rows, actions])
-        covered = np.cumsum(noise[order])
-        last = int(np.searchsorted(covered, covered[-1] / 2)) + 1
-        for place in order[:last].tolist():
+        order: IntArray = np.argsort(-noise / model.counts[rows, actions])
+        covered: FloatArray = np.cumsum(noise[order])
+        last = int(np.count_nonzero(covered < covered[-1] / 2)) + 1
+        for place in (int(k) for k in order[:last]):
             slab = state.slabs[place]
             arm = int(np.flatnonzero(slab.actions == actions[place])[0])
             state = self.refine(state, place, {arm: slab.samples[arm].count})
