@@ -270,7 +270,8 @@ class StochasticEngine(ABC, Generic[StateT]):
                 break
             size = math.ceil(size * LOOK_GROWTH)
         done = state.upper - lower <= goal
-        looks = Looks(look, state.looks.failed + (not done), self.access.queries.total)
+        spent, failed = self.access.queries.total, state.looks.failed + (not done)
+        looks = Looks(look, failed, spent, len(returns), float(returns.mean()), state.upper)
         state = replace(state, looks=looks)
         if lower > state.lower:
             state = replace(state, lower=lower, best=policy)
@@ -315,11 +316,19 @@ class StochasticEngine(ABC, Generic[StateT]):
         optimum = self.oracle.maximise(self.objective, state.beliefs)
         state = replace(state, optimum=optimum, nodes=state.nodes + optimum.nodes)
         if optimum.status is OracleStatus.EMPTY:
-            return replace(state, status=Status.REJECTED)
-        upper = min(optimum.upper + self.resolved.eta, state.upper)
+            return self.emptied(state)
+        upper = max(min(optimum.upper + self.resolved.eta, state.upper), self.floor(state))
         if optimum.status is OracleStatus.LIMIT and not self.needs_bounds_only:
             return replace(state, upper=upper, status=Status.ORACLE_GAP)
         return replace(state, upper=upper, theta=optimum.theta, predicted=optimum.value)
+
+    def floor(self, state: StateT) -> float:
+        """What the upper bound cannot fall below, as parameters worth less were left out."""
+        return -math.inf
+
+    def emptied(self, state: StateT) -> StateT:
+        """The state once no parameter is left."""
+        return replace(state, status=Status.REJECTED)
 
     def _told(self, state: StateT) -> StateT:
         optimum = state.choice

@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorplan.hypotheses import Cuts
+from tensorplan.local import Handle
 from tensorplan.planners.adaptive.book import Slab, Spreads
-from tensorplan.planners.adaptive.engine import StochasticEngine
+from tensorplan.planners.adaptive.engine import LOOK_SIZE, StochasticEngine
 from tensorplan.planners.adaptive.policy import GreedyPolicy
 from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
 from tensorplan.planners.adaptive.rollouts import Batch, Visits, roll
 from tensorplan.planners.adaptive.samples import Sample
 from tensorplan.planners.adaptive.state import State
-from tensorplan.records import BoolArray, FloatArray, Phase
+from tensorplan.records import BoolArray, FloatArray, Phase, Status
 
 FIRST_DRAWS, DRAWS_PER_STAGE = 64, 32
 """Draws of each action at a new critical state: at least so many, and so many for each stage that
@@ -38,6 +39,13 @@ TEST_DRAWS, MOST_TEST_DRAWS = 8, 64
 READY = 0.85
 """Part of delta between upper bound and mean return from which a policy may be certified."""
 
+STALE_LOOK = 0.5
+"""Part of delta by which the upper bound falls before the last attempt says nothing any more."""
+
+FIRST_LOOK = 0.05
+"""The first attempt is made once it costs no more than this part of all queries: a lower bound
+also tells which parameters are not worth excluding."""
+
 WORTHWHILE = 0.4
 """... if that is likely to cost no more than this part of all queries so far."""
 
@@ -47,6 +55,12 @@ after as many queries as so many such batches."""
 
 LEANS = 0.3
 """Part of the gap that the noise of the data must explain for more draws to go there."""
+
+CHEAP = 3.0
+"""A new critical state is preferred to more draws that cost so many times more, ..."""
+
+PAYS = 0.02
+"""... unless the last one took less than this part of delta off the upper bound."""
 
 GROWTH, MOST_GROWTH, LEAST_GROWTH = 2.25, 4.0, 1.3
 """Factors by which the draws of an action grow: where the bound leans on them; to exclude."""
@@ -79,6 +93,9 @@ class GeneralState(State):
         cut_rounds: batches that have been broken off since then.
         test_draws: draws of each action in a test.
         rollouts: of a batch.
+        opening_upper: upper bound before a critical state was opened in place of more draws.
+        floor: value of the start below which no parameter is believed any more; -inf if there is
+            none.
     """
 
     batch: Batch | None = None
@@ -89,6 +106,8 @@ class GeneralState(State):
     cut_rounds: int = 0
     test_draws: int = TEST_DRAWS
     rollouts: int = BATCH
+    opening_upper: float = math.inf
+    floor: float = -math.inf
 
 
 class GeneralEngine(StochasticEngine[GeneralState]):
@@ -140,6 +159,12 @@ class GeneralEngine(StochasticEngine[GeneralState]):
             or state.steps >= STALE_STEPS
             or since > STALE_COST * state.batch_cost
         )
+
+    def respread(self, state: GeneralState) -> GeneralState:
+        """Ranges of values at critical states come first, as they limit how answers spread."""
+        if state.beliefs.states:
+            self.oracle.tighten(state.beliefs)
+        return super().respread(state)
 
     # How answers spread.
 
@@ -243,21 +268,53 @@ class GeneralEngine(StochasticEngine[GeneralState]):
     def _certify(self, state: GeneralState) -> GeneralState:
         """Certify the policy if its batch did well; test harder where that keeps failing."""
         assert state.batch is not None
-        returns = state.batch.returns
-        gap = state.upper - float(returns.mean())
-        if gap > READY * self.resolved.delta:
-            return state
-        each = state.batch_cost / len(returns)
-        if self.rollouts_to_certify(state, returns) * each > WORTHWHILE * state.batch_end:
+        if not self._ready(state, state.batch.returns):
             return state
         before = state.looks.failed
         state = self.verify(state, self.policy_of(state))
         if state.status is not None or state.looks.failed == before:
             return state
+        state = self._floored(state)
         draws = state.test_draws
         if state.looks.failed % 2 == 0:
             draws = min(2 * draws, MOST_TEST_DRAWS)
         return replace(state, test_draws=draws, batch=None)
+
+    def _ready(self, state: GeneralState, returns: FloatArray) -> bool:
+        """Whether rollouts are likely to certify the policy, or cheap beside what was spent."""
+        each, looks = state.batch_cost / len(returns), state.looks
+        if looks.count == 0 and LOOK_SIZE * each < FIRST_LOOK * state.batch_end:
+            return True
+        # A failed attempt knows the mean better than a batch does, while policies change little.
+        recent = state.upper > looks.upper - STALE_LOOK * self.resolved.delta
+        seen = looks.seen if recent else 0
+        shift = seen * (looks.mean - float(returns.mean())) / (seen + len(returns))
+        if state.upper - float(returns.mean()) - shift > READY * self.resolved.delta:
+            return False
+        needed = self.rollouts_to_certify(state, returns + shift)
+        return needed * each <= WORTHWHILE * state.batch_end
+
+    def _floored(self, state: GeneralState) -> GeneralState:
+        """The set without the parameters whose policies are worth less than one that is known.
+
+        If the best realizable policy is worth less than the lower bound L, then L bounds it from
+        above; otherwise its parameter is worth at least L - eta at the start, and stays.
+        """
+        if state.lower <= max(state.floor, self.ranges.low(1)):
+            return state
+        low = np.array([state.lower - self.resolved.eta])
+        cut = Cuts(self.objective[None], low, np.array([math.inf]))
+        return replace(state, beliefs=state.beliefs.with_cuts(cut), floor=state.lower)
+
+    def floor(self, state: GeneralState) -> float:
+        """The lower bound by which parameters were left out."""
+        return state.floor
+
+    def emptied(self, state: GeneralState) -> GeneralState:
+        """No parameter is left: none at all, or none that is worth more than the lower bound."""
+        if math.isinf(state.floor):
+            return super().emptied(state)
+        return replace(state, upper=state.lower, status=Status.CERTIFIED)
 
     # Sharper data.
 
@@ -270,13 +327,21 @@ class GeneralEngine(StochasticEngine[GeneralState]):
         ]
         total = float(sum(part.sum() for part in noise))
         gap = state.upper - max(state.lower, float(state.batch.returns.mean()))
-        if total > LEANS * gap:
-            return self._refine_heaviest(state, noise, total / 2)
-        return self._exclude(state)
+        if total <= LEANS * gap:
+            return self._exclude(state)
+        chosen = self._heaviest(state, noise, total / 2)
+        cost = sum(sum(draws.values()) for draws in chosen.values())
+        opening = self._opening(state)
+        pays = state.upper <= state.opening_upper - PAYS * self.resolved.delta
+        if opening is not None and pays and CHEAP * opening[2] <= cost:
+            return replace(self.open(state, *opening[:2]), opening_upper=state.upper)
+        for place, draws in chosen.items():
+            state = self.refine(state, place, draws)
+        return replace(state, opening_upper=math.inf)
 
-    def _refine_heaviest(
+    def _heaviest(
         self, state: GeneralState, noise: list[FloatArray], goal: float
-    ) -> GeneralState:
+    ) -> dict[int, dict[int, int]]:
         """More draws of the actions that take most noise off for each draw, up to a goal."""
         arms = sorted(
             (
@@ -294,19 +359,24 @@ class GeneralEngine(StochasticEngine[GeneralState]):
             covered += float(noise[place][arm])
             more = math.ceil((GROWTH - 1) * state.slabs[place].counts[arm])
             chosen.setdefault(place, {})[arm] = more
-        for place, draws in chosen.items():
-            state = self.refine(state, place, draws)
-        return state
+        return chosen
+
+    def _opening(self, state: GeneralState) -> tuple[Handle, int, int] | None:
+        """A new critical state where the parameter fails: (state, draws of each action, cost)."""
+        failing = self._worst_visit(state)
+        if failing is None:
+            return None
+        visits, row, error = failing
+        draws = self._draws_to_show(state, visits.handle.stage, error)
+        cost = draws * int((visits.counts[row] > 0).sum())
+        return self.access.take(visits.handle, [row]), draws, cost
 
     def _exclude(self, state: GeneralState) -> GeneralState:
         """The cheapest draws that are likely to exclude the optimistic parameter."""
         cost, refinement = self._cheapest_refinement(state)
-        failing = self._worst_visit(state)
-        if failing is not None:
-            visits, row, error = failing
-            draws = self._draws_to_show(state, visits.handle.stage, error)
-            if draws * int((visits.counts[row] > 0).sum()) <= cost:
-                return self.open(state, self.access.take(visits.handle, [row]), draws)
+        opening = self._opening(state)
+        if opening is not None and opening[2] <= cost:
+            return self.open(state, *opening[:2])
         if refinement is not None:
             return self.refine(state, *refinement)
         return replace(state, batch=None, rollouts=min(2 * state.rollouts, WIDEST))

@@ -20,11 +20,17 @@ class Looks:
         count: how many there were; each spends a level of its own.
         failed: how many of them closed no gap.
         spent: all queries up to the end of the last one.
+        seen: rollouts of the last one.
+        mean: mean return of them.
+        upper: the upper bound at that time.
     """
 
     count: int = 0
     failed: int = 0
     spent: int = 0
+    seen: int = 0
+    mean: float = 0.0
+    upper: float = math.inf
 
 
 @dataclass(frozen=True)
