@@ -108,8 +108,16 @@ class SlabOracle:
         """Bounds and emptiness are by weak duality at explicit multipliers."""
         return True
 
-    def maximise(self, objective: FloatArray, beliefs: Hypotheses) -> Optimum:
-        """Maximise <objective, theta> over the union of slabs."""
+    def maximise(
+        self, objective: FloatArray, beliefs: Hypotheses, *, most_nodes: int | None = None
+    ) -> Optimum:
+        """Maximise <objective, theta> over the union of slabs.
+
+        Args:
+            objective: c [d].
+            beliefs: the set.
+            most_nodes: a smaller limit on node solves, for this question only.
+        """
         table = self._take(beliefs)
         length = float(np.linalg.norm(objective))
         growth = self._growth(objective / length if length else np.eye(beliefs.dim)[0], table)
@@ -121,7 +129,7 @@ class SlabOracle:
             self._kernels,
             # Any parameter will do where all predict the same.
             gap=self.gap if length else math.inf,
-            solves=self.node_limit,
+            solves=self.node_limit if most_nodes is None else min(most_nodes, self.node_limit),
             deadline=deadline,
         )
         optimum = _optimum(outcome, objective, beliefs.norm * length, growth, before)

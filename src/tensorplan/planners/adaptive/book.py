@@ -113,20 +113,17 @@ class Book:
     Attributes:
         resolved: what is run.
         level: zeta_1, of all slabs together.
-        even: how many states share half of the level evenly, the others the rest; all of it, if
-            ``closed``.
-        closed: whether no more states than that can be opened.
+        even: how many states share half of the level evenly; the others share the rest.
     """
 
     resolved: Resolved
     level: float
     even: int = 0
-    closed: bool = False
 
     def level_of(self, index: int) -> float:
         """Level of state i; over all states they add up to zeta_1 at most."""
         if index <= self.even:
-            share = self.level / ((1 if self.closed else 2) * self.even)
+            share = self.level / (2 * self.even)
         else:
             rest = self.level / (2 if self.even else 1)
             share = 6 * rest / (math.pi**2 * (index - self.even) ** 2)

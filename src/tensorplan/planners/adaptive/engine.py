@@ -77,8 +77,8 @@ class StochasticEngine(ABC, Generic[StateT]):
         oracle: chooses the optimistic parameter.
     """
 
-    needs_bounds_only = False
-    """Whether the oracle's bound matters, and not the parameter that attains it."""
+    most_nodes: int | None = None
+    """Node solves after which a bound will do, where the parameter that attains it is not needed."""
 
     def __init__(
         self, access: LocalAccess, start: Handle, resolved: Resolved, oracle: SlabOracle
@@ -313,12 +313,12 @@ class StochasticEngine(ABC, Generic[StateT]):
         """The optimistic parameter, and the upper bound."""
         if math.isinf(state.spread_upper) or state.upper <= RESPREAD * state.spread_upper:
             state = self.respread(state)
-        optimum = self.oracle.maximise(self.objective, state.beliefs)
+        optimum = self.oracle.maximise(self.objective, state.beliefs, most_nodes=self.most_nodes)
         state = replace(state, optimum=optimum, nodes=state.nodes + optimum.nodes)
         if optimum.status is OracleStatus.EMPTY:
             return self.emptied(state)
         upper = max(min(optimum.upper + self.resolved.eta, state.upper), self.floor(state))
-        if optimum.status is OracleStatus.LIMIT and not self.needs_bounds_only:
+        if optimum.status is OracleStatus.LIMIT and self.most_nodes is None:
             return replace(state, upper=upper, status=Status.ORACLE_GAP)
         return replace(state, upper=upper, theta=optimum.theta, predicted=optimum.value)
 

@@ -10,6 +10,7 @@ from tensorplan.errors import SettingError
 from tensorplan.local import Handle, LocalAccess
 from tensorplan.oracle import Oracle, SlabOracle
 from tensorplan.planners.adaptive.deterministic import DeterministicEngine
+from tensorplan.planners.adaptive.either import EitherEngine
 from tensorplan.planners.adaptive.general import GeneralEngine
 from tensorplan.planners.adaptive.records import Engine
 from tensorplan.planners.adaptive.settings import AdaptiveSettings, Resolved
@@ -47,9 +48,12 @@ def engine_for(
     """
     if not resolved.spec.deterministic:
         own = own_search(oracle)
-        kind = TabularEngine if is_tabular(access.features(start)[0]) else GeneralEngine
+        general = GeneralEngine(access, start, resolved, own)
         # An engine is only ever given states that it has made.
-        return cast("Engine", kind(access, start, resolved, own))
+        if not is_tabular(access.features(start)[0]):
+            return cast("Engine", general)
+        tabular = TabularEngine(access, start, resolved, own)
+        return cast("Engine", EitherEngine(tabular, general))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PLANNER,)))
     return DeterministicEngine(access, start, resolved, oracle, rng)
 
@@ -76,15 +80,7 @@ def fine_oracle(resolved: Resolved, features: FloatArray) -> SlabOracle:
         resolved: the run's numbers.
         features: [d], of the start.
     """
-    gap = _fitting_gap(resolved, features)
-    if not resolved.spec.deterministic and is_tabular(features):
-        # Propagation has said what there is to say before any search.
-        return SlabOracle(TABULAR_NODES, gap=gap)
-    return SlabOracle(gap=gap)
-
-
-TABULAR_NODES = 50
-"""Node solves of one question where features lie along the axes."""
+    return SlabOracle(gap=_fitting_gap(resolved, features))
 
 
 def is_tabular(features: FloatArray) -> bool:

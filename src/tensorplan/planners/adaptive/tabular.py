@@ -59,21 +59,23 @@ class TabularState(State):
     Attributes:
         found: (stage, axis) -> a handle of the state.
         box: [d, 2], ranges of theta's entries.
+        left_axes: whether a state has been seen whose features are not along an axis.
     """
 
     found: Mapping[tuple[int, int], Handle] = field(default_factory=dict[tuple[int, int], Handle])
     box: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
+    left_axes: bool = False
 
 
 class TabularEngine(StochasticEngine[TabularState]):
     """Features along the axes."""
 
-    needs_bounds_only = True
+    most_nodes = 50
 
     def make_book(self, level: float) -> Book:
         """A state for each axis; with stages an axis could be met at several."""
         spec = self.resolved.spec
-        return Book(self.resolved, level, spec.dim, closed=spec.horizon is None)
+        return Book(self.resolved, level, spec.dim)
 
     def begin(self) -> TabularState:
         """Nothing is known but where the episode starts."""
@@ -126,6 +128,8 @@ class TabularEngine(StochasticEngine[TabularState]):
     def work(self, state: TabularState) -> TabularState:
         """Open what the optimistic policy meets, certify, or draw where it pays."""
         state = self._find(state)
+        if state.left_axes:
+            return state
         keys, model = self._model(state)
         optimistic = model.optimistic()
         visits = model.visits(optimistic)
@@ -144,7 +148,10 @@ class TabularEngine(StochasticEngine[TabularState]):
         found = dict(state.found)
         for slab in state.slabs:
             for handle, features in slab.following:
-                for row in np.flatnonzero(features.any(axis=1)).tolist():
+                used = np.count_nonzero(features, axis=1)
+                if used.max(initial=0) > 1 or features.min(initial=0.0) < 0:
+                    return replace(state, left_axes=True)
+                for row in np.flatnonzero(used).tolist():
                     key = (handle.stage, int(features[row].argmax()))
                     if key not in found:
                         found[key] = self.access.take(handle, [row])
