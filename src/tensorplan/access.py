@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -194,12 +195,11 @@ class Access:
             rng = self._generator((*stream, chunk))
             step = self._step(entry.states[pairs[pair, 0]], stage, pairs[pair, 1], rng)
             ended = self._ended(step, stage)
-            went_on = (~ended).astype(np.float64)
-            values = np.column_stack([went_on, step.rewards, self._features_after(step, stage)])
-            begins = np.flatnonzero(np.r_[True, np.diff(pair) > 0])
-            totals[pair[begins]] += np.add.reduceat(values, begins, axis=0)
+            following = self._features_after(step, stage)
+            first_pair, last_pair = int(pair[0]), int(pair[-1]) + 1
+            totals[first_pair:last_pair] += _sums(pair - first_pair, ended, step, following)
             if spread is not None:
-                spread.add(pair, values, step.states)
+                spread.add(pair, ended, step, following)
         means = np.zeros((*measured.shape, 2 + self.spec.dim))
         means[measured] = totals / draws
         return Measurement(
@@ -377,6 +377,11 @@ class Access:
 
     def _features_after(self, step: Step, stage: int) -> FloatArray:
         """Features of the next states: zeros after the end of the episode (F10)."""
+        if stage != self.spec.horizon and not step.terminated.any():
+            rows = self._simulator.features(step.states, self._after(stage))
+            # NOTE: a copy, as the simulator may answer the next chunk in the same array.
+            rows = checked_features(rows, len(step.rewards), self.spec, self._after(stage))
+            return np.array(rows)
         following = np.zeros((len(step.rewards), self.spec.dim))
         if stage == self.spec.horizon:
             return following
@@ -411,6 +416,32 @@ class Access:
     def _generator(self, stream: Key) -> np.random.Generator:
         words = np.random.SeedSequence(self._seed, spawn_key=(self._episode, *stream))
         return np.random.Generator(np.random.PCG64(words))
+
+
+def _sums(pair: IntArray, ended: BoolArray, step: Step, following: FloatArray) -> FloatArray:
+    """Sums of (went on, reward, next features) for each pair of a chunk: [pairs, 2 + d].
+
+    Args:
+        pair: [n], from 0 and increasing.
+        ended: [n].
+        step: the answers.
+        following: [n, d].
+    """
+    counts = np.bincount(pair)
+    sums = np.empty((len(counts), 2 + following.shape[1]))
+    sums[:, 0] = counts - np.bincount(pair, ended, len(counts))
+    sums[:, 1] = np.bincount(pair, step.rewards, len(counts))
+    if len(counts) > _FEW_PAIRS:
+        sums[:, 2:] = np.add.reduceat(following, np.cumsum(counts) - counts, axis=0)
+        return sums
+    ends = np.cumsum(counts).tolist()
+    for row, (first, last) in enumerate(pairwise([0, *ends])):
+        sums[row, 2:] = np.ones(last - first) @ following[first:last]
+    return sums
+
+
+_FEW_PAIRS = 64
+"""Pairs of a chunk up to which each is summed by a product of its own, which is faster."""
 
 
 def _checked_choice(actions: BoolArray, allowed: BoolArray) -> BoolArray:

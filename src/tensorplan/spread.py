@@ -13,9 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from tensorplan.local import MOST_MOMENTS, MOST_OUTCOMES
-from tensorplan.records import BoolArray, FloatArray, IntArray, States
+from tensorplan.records import BoolArray, FloatArray, IntArray, States, Step
 
 _PROJECTION_SEED = 20210815
+_REWARD, _END = 1.2345678912345, 0.7384625161
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,25 +45,52 @@ class Spread:
     """
 
     def __init__(self, dim: int, pairs: int) -> None:
-        # NOTE: equal answers have equal projections, so sorting by one number brings them together.
-        self._direction = np.random.default_rng(_PROJECTION_SEED).normal(size=2 + dim)
+        # NOTE: equal answers have equal projections, so sorting by one number brings them together;
+        # different ones that agree in two random projections do not occur.
+        self._directions = np.random.default_rng(_PROJECTION_SEED).normal(size=(dim, 2))
         self._pairs = pairs
         self._found: Distinct | None = None
         self._few = True
         wide = dim > MOST_MOMENTS
         self._products = None if wide else np.zeros((pairs, 1 + dim, 1 + dim))
 
-    def add(self, pairs: IntArray, values: FloatArray, states: States) -> None:
-        """Take in a chunk of draws, sorted by their pairs."""
+    def add(self, pairs: IntArray, ended: BoolArray, step: Step, following: FloatArray) -> None:
+        """Take in a chunk of draws, sorted by their pairs.
+
+        Args:
+            pairs: [n].
+            ended: [n].
+            step: the answers.
+            following: [n, d], features of the next states.
+        """
         if self._few:
-            chunk = self._group(pairs, values, np.ones(len(pairs), np.int64), states)
-            self._few = len(chunk.pairs) <= MOST_OUTCOMES * len(np.unique(pairs))
+            chunk = self._grouped(pairs, ended, step, following)
+            count = 1 + np.count_nonzero(np.diff(pairs))
+            self._few = len(chunk.pairs) <= MOST_OUTCOMES * count
             if self._few:
                 self._found = chunk if self._found is None else self._joined(self._found, chunk)
                 return
             self._give_up()
         if self._products is not None:
+            values = np.column_stack([1.0 - ended, step.rewards, following])
             self._add_products(pairs, values, np.ones(len(pairs)))
+
+    def _grouped(
+        self, pairs: IntArray, ended: BoolArray, step: Step, following: FloatArray
+    ) -> Distinct:
+        """The distinct answers of a chunk."""
+        keys = following @ self._directions
+        keys[:, 0] += step.rewards * _REWARD
+        keys[:, 1] += ended * _END - step.rewards
+        order = np.lexsort((keys[:, 0], pairs))
+        pairs, keys = pairs[order], keys[order]
+        begins = np.flatnonzero(
+            np.r_[True, (np.diff(pairs) > 0) | np.diff(keys, axis=0).any(axis=1)]
+        )
+        rows = order[begins]
+        values = np.column_stack([1.0 - ended[rows], step.rewards[rows], following[rows]])
+        counts = np.diff(np.r_[begins, len(order)])
+        return Distinct(pairs[begins], values, counts, step.states[rows].copy())
 
     def distinct(self) -> Distinct | None:
         """The distinct answers, if they are few."""
@@ -100,7 +128,8 @@ class Spread:
         self, pairs: IntArray, values: FloatArray, counts: IntArray, states: States
     ) -> Distinct:
         """Equal answers of equal pairs, taken together."""
-        order = np.lexsort((values @ self._direction, pairs))
+        keys = values[:, 2:] @ self._directions[:, 0] + values[:, 1] * _REWARD
+        order = np.lexsort((values[:, 0], keys, pairs))
         pairs, values = pairs[order], values[order]
         differs = (np.diff(pairs) > 0) | (values[1:] != values[:-1]).any(axis=1)
         begins = np.flatnonzero(np.r_[True, differs])

@@ -78,7 +78,7 @@ class StochasticEngine(ABC, Generic[StateT]):
     """
 
     most_nodes: int | None = None
-    """Node solves after which a bound will do, where the parameter that attains it is not needed."""
+    """Node solves after which a bound will do, where what attains it is not needed."""
 
     def __init__(
         self, access: LocalAccess, start: Handle, resolved: Resolved, oracle: SlabOracle
