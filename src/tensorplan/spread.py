@@ -72,7 +72,7 @@ class Spread:
                 return
             self._give_up()
         if self._products is not None:
-            values = np.column_stack([1.0 - ended, step.rewards, following])
+            values = _as_rows(ended, step.rewards, following)
             self._add_products(pairs, values, np.ones(len(pairs)))
 
     def _grouped(
@@ -82,13 +82,13 @@ class Spread:
         keys = following @ self._directions
         keys[:, 0] += step.rewards * _REWARD
         keys[:, 1] += ended * _END - step.rewards
-        order = np.lexsort((keys[:, 0], pairs))
+        order = np.lexsort((keys[:, 1], keys[:, 0], pairs))
         pairs, keys = pairs[order], keys[order]
         begins = np.flatnonzero(
             np.r_[True, (np.diff(pairs) > 0) | np.diff(keys, axis=0).any(axis=1)]
         )
         rows = order[begins]
-        values = np.column_stack([1.0 - ended[rows], step.rewards[rows], following[rows]])
+        values = _as_rows(ended[rows], step.rewards[rows], following[rows])
         counts = np.diff(np.r_[begins, len(order)])
         return Distinct(pairs[begins], values, counts, step.states[rows].copy())
 
@@ -147,3 +147,9 @@ class Spread:
             np.concatenate([first.counts, second.counts]),
             np.concatenate([first.states, second.states]),
         )
+
+
+def _as_rows(ended: BoolArray, rewards: FloatArray, following: FloatArray) -> FloatArray:
+    """Rows of (went on, reward, next features): [n, 2 + d]."""
+    live = (~ended).astype(np.float64)
+    return np.concatenate([live[:, None], rewards[:, None], following], axis=1)
