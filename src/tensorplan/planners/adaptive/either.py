@@ -23,7 +23,7 @@ class EitherEngine:
 
     def __init__(self, tabular: TabularEngine, general: GeneralEngine) -> None:
         self._tabular, self._general = tabular, general
-        general.book = tabular.book
+        general.book, general.ledger = tabular.book, tabular.ledger
 
     @property
     def resolved(self) -> Resolved:

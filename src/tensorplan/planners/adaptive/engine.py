@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -56,6 +56,19 @@ TAIL = 0.01
 """What the stages after a rollout of an endless process may be worth, as a part of delta."""
 
 
+@dataclass
+class Ledger:
+    """What has been used up by all that goes on over one access; nothing is ever given back.
+
+    Attributes:
+        names: how many queries have been named.
+        opened: largest index of a critical state.
+    """
+
+    names: int = 0
+    opened: int = 0
+
+
 class ExecutedPolicy:
     """A policy of rollouts as a plan acts by it: the same procedure, with fresh draws (F4)."""
 
@@ -90,7 +103,7 @@ class StochasticEngine(ABC, Generic[StateT]):
         self.book = self.make_book(resolved.level / 2)
         self._look_level = resolved.level / 2
         self.length = rollout_length(self.ranges, TAIL * resolved.delta)
-        self._named = 0
+        self.ledger = Ledger()
 
     @property
     def grounds(self) -> str:
@@ -142,11 +155,14 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def stopped(self, state: StateT, status: Status) -> StateT:
         """The state, marked as ended from outside; what was under way stays named and spent."""
-        return replace(state, status=status, named=self._named, opened=state.opened + 1)
+        # An attempt to certify that was broken off has looked: it must not be made again for free.
+        looks = replace(state.looks, count=state.looks.count + 1)
+        opened = max(state.opened + 1, self.ledger.opened)
+        return replace(state, status=status, named=self.ledger.names, opened=opened, looks=looks)
 
     def step(self, state: StateT) -> StateT:
         """One optimistic choice, and what follows from it."""
-        self._named = max(self._named, state.named)
+        self.ledger.names = max(self.ledger.names, state.named)
         if not self.is_open(state, self.start):
             state = self.open(state, self.start, self.first_draws(1))
         state = self._choose(state)
@@ -157,7 +173,7 @@ class StochasticEngine(ABC, Generic[StateT]):
             state = replace(state, status=Status.BUDGET)
         if state.status is None:
             state = self.work(state)
-        return self._told(replace(state, named=self._named))
+        return self._told(replace(state, named=self.ledger.names))
 
     def is_open(self, state: StateT, handle: Handle) -> bool:
         """Whether a state is critical already."""
@@ -188,8 +204,8 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def name(self) -> int:
         """A name for the next query, never used before."""
-        self._named += 1
-        return self._named
+        self.ledger.names += 1
+        return self.ledger.names
 
     def nothing_known(self) -> Hypotheses:
         """The ball."""
@@ -204,10 +220,12 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def open(self, state: StateT, handle: Handle, draws: int) -> StateT:
         """Make a state critical, by draws of all its actions; they open an index (F1)."""
+        index = state.opened + 1
+        self.ledger.opened = max(self.ledger.opened, index)
         measurement = self.access.measure(
             handle, handle.stage, draws, phase=Phase.REFINE, key=(self.name(),), detail=True
         )
-        slab = open_slab(state.opened + 1, handle, measurement)
+        slab = open_slab(index, handle, measurement)
         state = replace(state, beliefs=state.beliefs.with_cuts(self.book.cuts(slab)))
         slab = self.book.with_radii(slab, self.spreads(state, slab))
         return state.with_new_slab(slab, self.discount)
