@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tensorplan.estimate import interval_variance, sampling_radius
 from tensorplan.hypotheses import CriticalState, Cuts
 from tensorplan.local import Handle, Measurement
-from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
 from tensorplan.planners.adaptive.samples import Sample, samples_of
 from tensorplan.planners.adaptive.settings import Resolved
 from tensorplan.records import FloatArray, IntArray

@@ -17,11 +17,11 @@ from typing import Generic, Self, TypeVar
 
 import numpy as np
 
+from tensorplan.estimate import betting_lower
 from tensorplan.hypotheses import Hypotheses
 from tensorplan.local import Handle, Key, LocalAccess
 from tensorplan.oracle.base import OracleStatus
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.planners.adaptive.betting import betting_lower
 from tensorplan.planners.adaptive.book import Book, Slab, Spreads, open_slab
 from tensorplan.planners.adaptive.records import AdaptiveState
 from tensorplan.planners.adaptive.rollouts import RolloutPolicy, roll, rollout_length

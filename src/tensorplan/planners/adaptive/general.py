@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tensorplan.estimate import interval_variance, sampling_radius
 from tensorplan.hypotheses import Cuts
 from tensorplan.planners.adaptive.book import Slab, Spreads
 from tensorplan.planners.adaptive.engine import StochasticEngine
 from tensorplan.planners.adaptive.policy import GreedyPolicy
-from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
 from tensorplan.planners.adaptive.rollouts import Batch, Visits, roll
 from tensorplan.planners.adaptive.samples import Sample
 from tensorplan.planners.adaptive.state import State
