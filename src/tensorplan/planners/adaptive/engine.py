@@ -26,7 +26,7 @@ from tensorplan.planners.adaptive.book import Book, Slab, Spreads, open_slab
 from tensorplan.planners.adaptive.records import AdaptiveState
 from tensorplan.planners.adaptive.rollouts import RolloutPolicy, roll, rollout_length
 from tensorplan.planners.adaptive.settings import Resolved
-from tensorplan.planners.adaptive.state import Looks, State
+from tensorplan.planners.adaptive.state import Looks, Spent, State
 from tensorplan.records import FloatArray, IntArray, IterationEvent, Phase, Status
 
 StateT = TypeVar("StateT", bound=State)
@@ -50,7 +50,8 @@ AGAIN = 1.15
 """Growth of the number of queries after which another attempt is worth its level."""
 
 RESPREAD = 0.97
-"""Spreads are computed anew when the upper bound has fallen to this part of what it was."""
+"""Spreads are computed anew when the upper bound's distance from the least value has fallen to this
+part of what it was."""
 
 TAIL = 0.01
 """What the stages after a rollout of an endless process may be worth, as a part of delta."""
@@ -90,7 +91,7 @@ class StochasticEngine(ABC, Generic[StateT]):
         self.book = self.make_book(resolved.level / 2)
         self._look_level = resolved.level / 2
         self.length = rollout_length(self.ranges, TAIL * resolved.delta)
-        self._named = 0
+        self._spent = Spent()
 
     @property
     def grounds(self) -> str:
@@ -103,9 +104,12 @@ class StochasticEngine(ABC, Generic[StateT]):
         return self.resolved.settings.confidence
 
     @property
-    def leans_on_norm(self) -> bool:
-        """Whether some radius is smaller because of the norm bound B."""
-        return self.book.leans_on_norm
+    def leans_on_norm(self) -> bool | None:
+        """Whether some radius is smaller because of the norm bound B; None if that may be.
+
+        Radii follow from spreads over what is believable, of which the ball is a part.
+        """
+        return self.book.leans_on_norm or None
 
     @property
     def episode_length(self) -> int:
@@ -142,11 +146,12 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def stopped(self, state: StateT, status: Status) -> StateT:
         """The state, marked as ended from outside; what was under way stays named and spent."""
-        return replace(state, status=status, named=self._named, opened=state.opened + 1)
+        spent, looks = self._spent, replace(state.looks, count=self._spent.looks)
+        return replace(state, status=status, named=spent.named, opened=spent.opened, looks=looks)
 
     def step(self, state: StateT) -> StateT:
         """One optimistic choice, and what follows from it."""
-        self._named = max(self._named, state.named)
+        self._spent.follow(state)
         if not self.is_open(state, self.start):
             state = self.open(state, self.start, self.first_draws(1))
         state = self._choose(state)
@@ -157,7 +162,7 @@ class StochasticEngine(ABC, Generic[StateT]):
             state = replace(state, status=Status.BUDGET)
         if state.status is None:
             state = self.work(state)
-        return self._told(replace(state, named=self._named))
+        return self._told(replace(state, named=self._spent.named))
 
     def is_open(self, state: StateT, handle: Handle) -> bool:
         """Whether a state is critical already."""
@@ -183,13 +188,19 @@ class StochasticEngine(ABC, Generic[StateT]):
         engine.start, engine.objective = start, self.access.features(start)[0]
         fresh = self.begin()
         return engine, replace(
-            state, upper=fresh.upper, lower=fresh.lower, best=None, optimum=None, events=()
+            state,
+            upper=fresh.upper,
+            lower=fresh.lower,
+            best=None,
+            optimum=None,
+            events=(),
+            spread_upper=math.inf,
         )
 
     def name(self) -> int:
         """A name for the next query, never used before."""
-        self._named += 1
-        return self._named
+        self._spent.named += 1
+        return self._spent.named
 
     def nothing_known(self) -> Hypotheses:
         """The ball."""
@@ -204,10 +215,13 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def open(self, state: StateT, handle: Handle, draws: int) -> StateT:
         """Make a state critical, by draws of all its actions; they open an index (F1)."""
+        self._spent.follow(state)
+        self._spent.opened += 1
+        index = self._spent.opened
         measurement = self.access.measure(
             handle, handle.stage, draws, phase=Phase.REFINE, key=(self.name(),), detail=True
         )
-        slab = open_slab(state.opened + 1, handle, measurement)
+        slab = open_slab(index, handle, measurement)
         state = replace(state, beliefs=state.beliefs.with_cuts(self.book.cuts(slab)))
         slab = self.book.with_radii(slab, self.spreads(state, slab))
         return state.with_new_slab(slab, self.discount)
@@ -243,12 +257,17 @@ class StochasticEngine(ABC, Generic[StateT]):
         sharper = [self.book.with_radii(slab, self.spreads(state, slab)) for slab in state.slabs]
         for place, (slab, fresh) in enumerate(zip(state.slabs, sharper, strict=True)):
             if np.any(fresh.radii < RESPREAD * slab.radii):
+                # The data are the same, so both radii hold.
+                fresh = replace(fresh, radii=np.minimum(fresh.radii, slab.radii))
                 state = state.with_slab(place, fresh, self.discount)
         return replace(state, spread_upper=state.upper)
 
     def verify(self, state: StateT, policy: RolloutPolicy) -> StateT:
         """Try to certify a policy by fresh rollouts, at a level of this attempt's own (B9, F4)."""
-        look, level = state.looks.count + 1, self.look_level(state)
+        level = self.look_level(state)
+        self._spent.follow(state)
+        self._spent.looks += 1
+        look = self._spent.looks
         goal, whole = self.resolved.delta, self.ranges.summed(self.ranges.horizon)
         returns, before = np.zeros(0), self.access.queries.total
         size, lower = LOOK_SIZE, -math.inf
@@ -297,7 +316,8 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def look_level(self, state: StateT) -> float:
         """Level of the next attempt to certify; over all attempts they add up."""
-        return 6 * self._look_level / (math.pi**2 * (state.looks.count + 1) ** 2)
+        begun = max(self._spent.looks, state.looks.count)
+        return 6 * self._look_level / (math.pi**2 * (begun + 1) ** 2)
 
     def _hopeless(self, state: StateT, returns: FloatArray, before: int) -> bool:
         """Whether to give an attempt up: it is likely to cost more than most queries before it."""
@@ -310,7 +330,9 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def _choose(self, state: StateT) -> StateT:
         """The optimistic parameter, and the upper bound."""
-        if math.isinf(state.spread_upper) or state.upper <= RESPREAD * state.spread_upper:
+        low = self.ranges.low(1)
+        before = state.spread_upper - low
+        if math.isinf(before) or state.upper - low <= RESPREAD * before:
             state = self.respread(state)
         optimum = self.oracle.maximise(self.objective, state.beliefs)
         state = replace(state, optimum=optimum, nodes=state.nodes + optimum.nodes)
