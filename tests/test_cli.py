@@ -23,7 +23,8 @@ from tensorplan.theory import Setting, bounds_table, scientific
 COMMANDS = ("problems", "plan", "bounds")
 BY_PAPER = ("--planner", "paper")
 SMALL_STOCHASTIC = (
-    *("random-tabular", "--set", "outcomes=2", "--set", "horizon=2", "--delta", "1"),
+    *("random-tabular", "--set", "outcomes=2", "--set", "horizon=2", "--set", "dim=2"),
+    *("--delta", "1"),
     *BY_PAPER,
 )
 
@@ -253,7 +254,6 @@ def test_module_runs_as_a_program() -> None:
         ("plan deep-sea --confidence 1", "confidence=1.0"),
         ("plan deep-sea --eta -1", "misspecification=-1.0"),
         ("plan deep-sea --oracle highs", "oracle='highs'"),
-        ("plan aggregated --set stochastic=true", "--planner paper"),
         ("plan deep-sea --proof /absent/p.json", "argument --proof"),
         ("bounds --dim 2 --actions 2 --norm 1 --delta .5", "--horizon is required"),
         ("bounds --dim 0 --actions 2 --norm 1 --delta .5 --horizon 2", "--dim"),

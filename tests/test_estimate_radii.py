@@ -83,16 +83,6 @@ def test_anytime_radius_rules_out_exactly_what_some_bet_rules_out() -> None:
         assert distances[believed].max() == pytest.approx(radius, abs=1e-4)
 
 
-def test_slab_radius_is_the_smaller_of_two_that_share_the_level() -> None:
-    grid = Grid(64, 2.0)
-    for draws, variance in [(64, 0.25), (4096, 0.01)]:
-        sharp = estimate.anytime_radius(draws, variance, 1, 0.04 * 7 / 8)
-        plain = estimate.hoeffding_radius(draws, 1, grid.level(0.04 / 8, draws))
-        radius = estimate.slab_radius(draws, variance, 1, 0.04, grid)
-        assert float(radius) == pytest.approx(min(float(sharp), float(plain)))
-    assert estimate.slab_radius(100, 0.1, 1, 0.04) == estimate.anytime_radius(100, 0.1, 1, 0.04)
-
-
 def test_anytime_radius_beats_maurer_and_pontil_at_every_epoch() -> None:
     grid = Grid(64)
     draws, variances = grid.sizes[1:20, None], np.array([0.0, 0.01, 0.1, 0.25])
@@ -321,7 +311,6 @@ def test_moments_of_one_draw_have_no_variance() -> None:
         (lambda: estimate.bernstein_radius(10, math.nan, 1, 0.1), "variance=nan"),
         (lambda: estimate.anytime_radius(-1, 0, 1, 0.1), "draws=-1"),
         (lambda: estimate.epoch_radius(65, 0, 1, 0.1, Grid(64)), "draws=65"),
-        (lambda: estimate.slab_radius(65, 0, 1, 0.1, Grid(64)), "draws=65"),
         (
             lambda: estimate.vector_radius(9, 0.1, reward_width=1, discount=1.5, norm=1),
             "discount=1.5",

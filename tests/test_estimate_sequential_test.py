@@ -11,7 +11,7 @@ from estimate_streams import exceeds
 
 from tensorplan import estimate
 from tensorplan.errors import SettingError
-from tensorplan.estimate import Grid, Moments, PassRule, SequentialTest, Verdict, screen
+from tensorplan.estimate import Grid, Moments, PassRule, SequentialTest, Verdict
 from tensorplan.records import BoolArray, FloatArray, IntArray
 
 RULE = PassRule(0.2, 0.1, 1.0, 0.05, Grid(16, 1.5))
@@ -205,34 +205,6 @@ def test_clear_states_need_few_draws() -> None:
     test = finished(RULE, errors, np.ones((200, 3), np.bool_), np.random.default_rng(11))
     assert np.all(test.verdicts == Verdict.PASS)
     assert test.moments.counts.sum(axis=1).mean() < 0.1 * CAP
-
-
-# --- the practical test --------------------------------------------------------------------------
-
-
-def test_screening_passes_fails_and_names_contenders() -> None:
-    counts = np.full((3, 2), 100)
-    means = np.array([[0.0, -0.01], [-0.5, -1.0], [-0.11, -0.5]])
-    moments = Moments(counts, means, np.full((3, 2), 100 * 0.09))
-    allowed = np.ones((3, 2), np.bool_)
-    found = screen(moments, allowed, 0.1)
-    assert found.verdicts.tolist() == [Verdict.PASS, Verdict.FAIL, Verdict.OPEN]
-    assert found.actions.tolist() == [0, 0, 0]
-    assert found.contenders.tolist() == [[True, True], [True, False], [True, False]]
-    masked = screen(moments, np.array([[False, True]] * 3), 0.1)
-    assert masked.actions.tolist() == [1, 1, 1]
-    assert not masked.contenders[:, 0].any()
-
-
-def test_screening_of_single_draws_is_open() -> None:
-    found = screen(Moments.of(np.zeros((1, 2, 1))), np.ones((1, 2), np.bool_), 0.1)
-    assert found.verdicts.tolist() == [Verdict.OPEN]
-    assert found.contenders.all()
-
-
-def test_screening_of_sure_outcomes_needs_two_draws() -> None:
-    found = screen(Moments.of(np.zeros((1, 1, 2))), np.ones((1, 1), np.bool_), 0.0)
-    assert found.verdicts.tolist() == [Verdict.PASS]
 
 
 # --- bad input -----------------------------------------------------------------------------------

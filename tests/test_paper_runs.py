@@ -214,6 +214,7 @@ class TestLoops:
             "act": horizon * actions * n2,
             "check": horizon,
             "play": horizon,
+            "verify": 0,
         }
         rolled = tau * n1 * horizon * (actions * n2 + 1)
         # The formula of the paper, and one more look at the last trajectory (theory F6).

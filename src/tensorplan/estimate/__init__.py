@@ -1,7 +1,8 @@
 """Statistics: how far means can be from the truth, and how a level is spent; no simulators.
 
-One idea per module: radii for means, confidence sequences, exact binomial limits, spending of
-levels, the sequential one-sided test, and floors to measure queries by. Everything works on whole
+One idea per module: radii for means, radii by what is believed of the spread, confidence sequences,
+a lower limit by a mixture of bets, exact binomial limits, spending of levels, the sequential
+one-sided test, and floors to measure queries by. Everything works on whole
 batches. Each docstring says when its bound holds: at one size fixed in advance, at the sizes of a
 grid, or at any time.
 """
@@ -13,20 +14,19 @@ from tensorplan.estimate.concentration import (
     epoch_radius,
     hoeffding_draws,
     hoeffding_radius,
-    slab_radius,
     vector_radius,
 )
 from tensorplan.estimate.floors import bernstein_floor, betting_floor, variance_floor
+from tensorplan.estimate.mixture import betting_lower
 from tensorplan.estimate.moments import Moments
 from tensorplan.estimate.sequences import BernsteinSequence, BettingSequence
 from tensorplan.estimate.sequential_test import (
     PassRule,
-    Screening,
     SequentialTest,
     Verdict,
-    screen,
 )
 from tensorplan.estimate.spending import EpochRule, Grid, Ledger, epoch_share, index_level
+from tensorplan.estimate.spreads import interval_variance, sampling_radius
 
 __all__ = [
     "BernsteinSequence",
@@ -36,13 +36,13 @@ __all__ = [
     "Ledger",
     "Moments",
     "PassRule",
-    "Screening",
     "SequentialTest",
     "Verdict",
     "anytime_radius",
     "bernstein_floor",
     "bernstein_radius",
     "betting_floor",
+    "betting_lower",
     "binomial_lower",
     "binomial_upper",
     "epoch_radius",
@@ -50,8 +50,8 @@ __all__ = [
     "hoeffding_draws",
     "hoeffding_radius",
     "index_level",
-    "screen",
-    "slab_radius",
+    "interval_variance",
+    "sampling_radius",
     "variance_floor",
     "vector_radius",
 ]

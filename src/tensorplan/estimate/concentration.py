@@ -23,7 +23,6 @@ LARGEST_BET: Final = 0.95
 """Largest bet, as a share of the one that could lose everything."""
 
 _SCALES: Final = 28  # bets halve so often: enough for 2^53 draws
-_BERNSTEIN_SHARE: Final = 0.875  # of the level of a slab; the rest pays for Hoeffding's radius
 
 
 def vector_radius(
@@ -106,7 +105,8 @@ def anytime_radius(
 
     so d is at most the smaller root of this quadratic or at least the larger. Small bets go
     first: each radius rules out the larger root of the next bet. A larger V gives a larger radius,
-    so an upper bound will do. Without draws the radius is W.
+    so an upper bound will do. Without draws the radius is W. Where it is also known how far the
+    drawn values are from their mean, :func:`~tensorplan.estimate.sampling_radius` is narrower.
 
     Args:
         draws: n, from 0.
@@ -132,29 +132,3 @@ def anytime_radius(
         helps = (square > 0) & ((1 + root) / (2 * loss) > radius)
         radius = np.where(helps, np.minimum(radius, 2 * cost / (1 + root)), radius)
     return wide * radius
-
-
-def slab_radius(
-    draws: Numbers, variance: Numbers, width: Numbers, level: Numbers, grid: Grid | None = None
-) -> FloatArray:
-    """Half-width of a slab, given the largest variance that a believable theta can have.
-
-    V bounds the empirical variance of R + gamma v(S'; theta°), for example by the largest u'Cu
-    over the current relaxation (B5 iii). It may be recomputed whenever the relaxation shrinks: on
-    the event that the radii hold at theta°, the relaxation has never lost theta°, so each V was an
-    upper bound. Without a grid this is :func:`anytime_radius`. With a grid it is the smaller of
-    that at 7/8 of the level and Hoeffding's at the epoch's share of 1/8.
-
-    Args:
-        draws: n, on the grid if there is one.
-        variance: V, an upper bound on the empirical variance at theta°.
-        width: W_h of F10; W_h + 2 gamma eta if features are misspecified (F1.6).
-        level: zeta_i of the draw index; it is not divided among actions (F1).
-        grid: sizes fixed in advance.
-    """
-    if grid is None:
-        return anytime_radius(draws, variance, width, level)
-    alpha = checks.level(level)
-    rest = grid.level((1 - _BERNSTEIN_SHARE) * alpha, draws)
-    sharp = anytime_radius(draws, variance, width, _BERNSTEIN_SHARE * alpha)
-    return np.minimum(sharp, hoeffding_radius(draws, width, rest))

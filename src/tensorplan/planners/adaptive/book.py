@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tensorplan.estimate import interval_variance, sampling_radius
 from tensorplan.hypotheses import CriticalState, Cuts
 from tensorplan.local import Handle, Measurement
-from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
 from tensorplan.planners.adaptive.samples import Sample, samples_of
 from tensorplan.planners.adaptive.settings import Resolved
 from tensorplan.records import FloatArray, IntArray
+
+LATE = 0.01
+"""Part of the level that is kept for states beyond those that share it evenly, where no more can be
+opened: an interrupted run has spent levels on draws that it lost (F1.1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +47,7 @@ class Slab:
         features: [d].
         actions: [k], those that are available.
         samples: [k].
-        radii: [k], half-widths of the slabs, smallest so far.
+        radii: [k], half-widths of the slabs.
         following: handles of next states, with their features: [m, d] each.
     """
 
@@ -113,7 +117,9 @@ class Book:
     Attributes:
         resolved: what is run.
         level: zeta_1, of all slabs together.
-        even: how many states share half of the level evenly; the others share the rest.
+        even: how many states share half of the level evenly, the others the rest; nearly all of
+            it, if ``closed``.
+        closed: whether no more states than that can be opened.
     """
 
     resolved: Resolved
@@ -122,21 +128,25 @@ class Book:
 
     def level_of(self, index: int) -> float:
         """Level of state i; over all states they add up to zeta_1 at most."""
+        late = 1.0 if not self.even else LATE if self.closed else 0.5
         if index <= self.even:
-            share = self.level / (2 * self.even)
+            share = (1 - late) * self.level / self.even
         else:
-            rest = self.level / (2 if self.even else 1)
-            share = 6 * rest / (math.pi**2 * (index - self.even) ** 2)
+            share = 6 * late * self.level / (math.pi**2 * (index - self.even) ** 2)
         # In the mode of v*, every action's error counts, so every action gets its part (B4).
         return share / self.resolved.spec.actions if self.resolved.bellman else share
 
     def bound(self, stage: int) -> float:
-        """b: how far R + gamma v(S'; theta°) can be from its mean at a stage (F1.6)."""
+        """b: how far R + gamma v(S'; theta°) can be from its mean at a stage (F1.6).
+
+        Features have norm 1 at most, so values at theta° lie in [-B, B], too.
+        """
         resolved, norm = self.resolved, self.resolved.norm
         ranges, after = resolved.ranges, resolved.ranges.after(stage)
         low, high = max(ranges.low(after), -norm), min(ranges.high(after), norm)
         if ranges.may_terminate or resolved.spec.horizon == stage:
             low, high = min(low, 0.0), max(high, 0.0)
+        high = max(low, high)  # Where B is too small for the least value, no parameter is left.
         width = ranges.reward_high - ranges.reward_low + ranges.discount * (high - low)
         return min(width, ranges.width(stage)) + 2 * ranges.discount * resolved.eta
 
@@ -149,8 +159,10 @@ class Book:
             self.level_of(slab.index),
             spreads.reach,
         )
-        slack = np.array([self.resolved.slack(sample.live) for sample in slab.samples])
-        return replace(slab, radii=radius + slack)
+        # The radius is about R + gamma v(S'; theta°), so the rest is an expectation: it takes the
+        # chance that the episode goes on, not the fraction of draws after which it did (F10.2).
+        last = slab.stage == self.resolved.spec.horizon
+        return replace(slab, radii=radius + self.resolved.slack(0.0 if last else 1.0))
 
     @property
     def leans_on_norm(self) -> bool:
@@ -192,7 +204,7 @@ class Book:
 def box_spread(
     slab: Slab, discount: float, box: FloatArray, low: float, high: float
 ) -> Spreads | None:
-    """The spread that ranges of theta's entries allow, for features along the axes.
+    """The spread that ranges of theta's entries allow; None if features are not along the axes.
 
     Args:
         slab: the state.
@@ -207,9 +219,11 @@ def box_spread(
     for place, sample in enumerate(slab.samples):
         if sample.values is None or sample.counts is None:
             return None
-        live, rewards = sample.values[:, 0] > 0, sample.values[:, 1]
-        axes = sample.values[:, 2:].argmax(axis=1)
-        lengths = sample.values[np.arange(len(axes)), 2 + axes]
+        live, rewards, after = sample.values[:, 0] > 0, sample.values[:, 1], sample.values[:, 2:]
+        axes = after.argmax(axis=1)
+        lengths = after[np.arange(len(axes)), axes]
+        if np.any(after.sum(axis=1) != lengths) or np.any(after < 0):
+            return None
         own = np.clip(lengths[:, None] * box[axes], low, high)
         own = rewards[:, None] + discount * np.where(live[:, None], own, 0.0)
         ends[place, : len(own)], ends[place, len(own) :] = own, own[:1]

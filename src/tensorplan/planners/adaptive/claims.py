@@ -45,15 +45,16 @@ def certify(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Certificate
 
 
 def depends_on_norm(engine: Engine, state: AdaptiveState, oracle: Oracle) -> bool | None:
-    """Whether the upper bound, or the rejection, leans on B (F6); None if the oracle cannot say."""
+    """Whether the upper bound, or the rejection, leans on B (F6); None if that cannot be said."""
     resolved = engine.resolved
     if state.upper >= resolved.ranges.high(1) and state.status is not Status.REJECTED:
         return False
-    if engine.leans_on_norm:
+    data = engine.leans_on_norm
+    if data:
         return True
     if state.optimum is None or not isinstance(oracle, Proving):
         return None
-    return oracle.norm_limit() < OWES_NOTHING * resolved.norm
+    return oracle.norm_limit() < OWES_NOTHING * resolved.norm or data
 
 
 def _assumptions(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Iterator[str]:

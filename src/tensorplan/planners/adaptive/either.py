@@ -23,7 +23,7 @@ class EitherEngine:
 
     def __init__(self, tabular: TabularEngine, general: GeneralEngine) -> None:
         self._tabular, self._general = tabular, general
-        general.book, general.ledger = tabular.book, tabular.ledger
+        general.book, general.spent = tabular.book, tabular.spent
 
     @property
     def resolved(self) -> Resolved:

@@ -12,21 +12,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, Self, TypeVar
 
 import numpy as np
 
+from tensorplan.estimate import betting_lower
 from tensorplan.hypotheses import Hypotheses
 from tensorplan.local import Handle, Key, LocalAccess
 from tensorplan.oracle.base import OracleStatus
 from tensorplan.oracle.slabs import SlabOracle
-from tensorplan.planners.adaptive.betting import betting_lower
 from tensorplan.planners.adaptive.book import Book, Slab, Spreads, open_slab
 from tensorplan.planners.adaptive.records import AdaptiveState
 from tensorplan.planners.adaptive.rollouts import RolloutPolicy, roll, rollout_length
 from tensorplan.planners.adaptive.settings import Resolved
-from tensorplan.planners.adaptive.state import Looks, State
+from tensorplan.planners.adaptive.state import Looks, Spent, State
 from tensorplan.records import FloatArray, IntArray, IterationEvent, Phase, Status
 
 StateT = TypeVar("StateT", bound=State)
@@ -50,23 +50,11 @@ AGAIN = 1.15
 """Growth of the number of queries after which another attempt is worth its level."""
 
 RESPREAD = 0.97
-"""Spreads are computed anew when the upper bound has fallen to this part of what it was."""
+"""Spreads are computed anew when the upper bound's distance from the least value has fallen to this
+part of what it was."""
 
 TAIL = 0.01
 """What the stages after a rollout of an endless process may be worth, as a part of delta."""
-
-
-@dataclass
-class Ledger:
-    """What has been used up by all that goes on over one access; nothing is ever given back.
-
-    Attributes:
-        names: how many queries have been named.
-        opened: largest index of a critical state.
-    """
-
-    names: int = 0
-    opened: int = 0
 
 
 class ExecutedPolicy:
@@ -103,7 +91,7 @@ class StochasticEngine(ABC, Generic[StateT]):
         self.book = self.make_book(resolved.level / 2)
         self._look_level = resolved.level / 2
         self.length = rollout_length(self.ranges, TAIL * resolved.delta)
-        self.ledger = Ledger()
+        self.spent = Spent()
 
     @property
     def grounds(self) -> str:
@@ -116,9 +104,12 @@ class StochasticEngine(ABC, Generic[StateT]):
         return self.resolved.settings.confidence
 
     @property
-    def leans_on_norm(self) -> bool:
-        """Whether some radius is smaller because of the norm bound B."""
-        return self.book.leans_on_norm
+    def leans_on_norm(self) -> bool | None:
+        """Whether some radius is smaller because of the norm bound B; None if that may be.
+
+        Radii follow from spreads over what is believable, of which the ball is a part.
+        """
+        return self.book.leans_on_norm or None
 
     @property
     def episode_length(self) -> int:
@@ -155,14 +146,12 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def stopped(self, state: StateT, status: Status) -> StateT:
         """The state, marked as ended from outside; what was under way stays named and spent."""
-        # An attempt to certify that was broken off has looked: it must not be made again for free.
-        looks = replace(state.looks, count=state.looks.count + 1)
-        opened = max(state.opened + 1, self.ledger.opened)
-        return replace(state, status=status, named=self.ledger.names, opened=opened, looks=looks)
+        spent, looks = self.spent, replace(state.looks, count=self.spent.looks)
+        return replace(state, status=status, named=spent.named, opened=spent.opened, looks=looks)
 
     def step(self, state: StateT) -> StateT:
         """One optimistic choice, and what follows from it."""
-        self.ledger.names = max(self.ledger.names, state.named)
+        self.spent.follow(state)
         if not self.is_open(state, self.start):
             state = self.open(state, self.start, self.first_draws(1))
         state = self._choose(state)
@@ -173,7 +162,7 @@ class StochasticEngine(ABC, Generic[StateT]):
             state = replace(state, status=Status.BUDGET)
         if state.status is None:
             state = self.work(state)
-        return self._told(replace(state, named=self.ledger.names))
+        return self._told(replace(state, named=self.spent.named))
 
     def is_open(self, state: StateT, handle: Handle) -> bool:
         """Whether a state is critical already."""
@@ -199,13 +188,19 @@ class StochasticEngine(ABC, Generic[StateT]):
         engine.start, engine.objective = start, self.access.features(start)[0]
         fresh = self.begin()
         return engine, replace(
-            state, upper=fresh.upper, lower=fresh.lower, best=None, optimum=None, events=()
+            state,
+            upper=fresh.upper,
+            lower=fresh.lower,
+            best=None,
+            optimum=None,
+            events=(),
+            spread_upper=math.inf,
         )
 
     def name(self) -> int:
         """A name for the next query, never used before."""
-        self.ledger.names += 1
-        return self.ledger.names
+        self.spent.named += 1
+        return self.spent.named
 
     def nothing_known(self) -> Hypotheses:
         """The ball."""
@@ -220,8 +215,9 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def open(self, state: StateT, handle: Handle, draws: int) -> StateT:
         """Make a state critical, by draws of all its actions; they open an index (F1)."""
-        index = state.opened + 1
-        self.ledger.opened = max(self.ledger.opened, index)
+        self.spent.follow(state)
+        self.spent.opened += 1
+        index = self.spent.opened
         measurement = self.access.measure(
             handle, handle.stage, draws, phase=Phase.REFINE, key=(self.name(),), detail=True
         )
@@ -261,12 +257,17 @@ class StochasticEngine(ABC, Generic[StateT]):
         sharper = [self.book.with_radii(slab, self.spreads(state, slab)) for slab in state.slabs]
         for place, (slab, fresh) in enumerate(zip(state.slabs, sharper, strict=True)):
             if np.any(fresh.radii < RESPREAD * slab.radii):
+                # The data are the same, so both radii hold.
+                fresh = replace(fresh, radii=np.minimum(fresh.radii, slab.radii))
                 state = state.with_slab(place, fresh, self.discount)
         return replace(state, spread_upper=state.upper)
 
     def verify(self, state: StateT, policy: RolloutPolicy) -> StateT:
         """Try to certify a policy by fresh rollouts, at a level of this attempt's own (B9, F4)."""
-        look, level = state.looks.count + 1, self.look_level(state)
+        level = self.look_level(state)
+        self.spent.follow(state)
+        self.spent.looks += 1
+        look = self.spent.looks
         goal, whole = self.resolved.delta, self.ranges.summed(self.ranges.horizon)
         returns, before = np.zeros(0), self.access.queries.total
         size, lower = LOOK_SIZE, -math.inf
@@ -316,7 +317,8 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def look_level(self, state: StateT) -> float:
         """Level of the next attempt to certify; over all attempts they add up."""
-        return 6 * self._look_level / (math.pi**2 * (state.looks.count + 1) ** 2)
+        begun = max(self.spent.looks, state.looks.count)
+        return 6 * self._look_level / (math.pi**2 * (begun + 1) ** 2)
 
     def _hopeless(self, state: StateT, returns: FloatArray, before: int) -> bool:
         """Whether to give an attempt up: it is likely to cost more than most queries before it."""
@@ -329,7 +331,9 @@ class StochasticEngine(ABC, Generic[StateT]):
 
     def _choose(self, state: StateT) -> StateT:
         """The optimistic parameter, and the upper bound."""
-        if math.isinf(state.spread_upper) or state.upper <= RESPREAD * state.spread_upper:
+        low = self.ranges.low(1)
+        before = state.spread_upper - low
+        if math.isinf(before) or state.upper - low <= RESPREAD * before:
             state = self.respread(state)
         optimum = self.oracle.maximise(self.objective, state.beliefs, most_nodes=self.most_nodes)
         state = replace(state, optimum=optimum, nodes=state.nodes + optimum.nodes)

@@ -12,15 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
+from tensorplan.estimate import interval_variance, sampling_radius
 from tensorplan.hypotheses import Cuts
 from tensorplan.local import Handle
 from tensorplan.planners.adaptive.book import Slab, Spreads
 from tensorplan.planners.adaptive.engine import LOOK_SIZE, StochasticEngine
 from tensorplan.planners.adaptive.policy import GreedyPolicy
-from tensorplan.planners.adaptive.radii import interval_variance, sampling_radius
 from tensorplan.planners.adaptive.rollouts import Batch, Visits, roll
 from tensorplan.planners.adaptive.samples import Sample
 from tensorplan.planners.adaptive.state import State
@@ -116,6 +117,13 @@ class GeneralEngine(StochasticEngine[GeneralState]):
     def begin(self) -> GeneralState:
         """Nothing is known but where the episode starts."""
         return GeneralState(self.nothing_known(), self.ranges.high(1), self.ranges.low(1))
+
+    def continued(
+        self, state: GeneralState, *, start: Handle | None = None, delta: float | None = None
+    ) -> tuple[Self, GeneralState]:
+        """What goes on from a finished run; rollouts from another start say nothing of this one."""
+        engine, following = super().continued(state, start=start, delta=delta)
+        return engine, following if start is None else replace(following, batch=None)
 
     def episode_cost(self, state: GeneralState) -> int:
         """Most queries that playing an episode takes."""

@@ -93,8 +93,8 @@ class Engine(Protocol):
         ...
 
     @property
-    def leans_on_norm(self) -> bool:
-        """Whether the data themselves are read in the light of the norm bound B."""
+    def leans_on_norm(self) -> bool | None:
+        """Whether the data are read in the light of the norm bound B; None if perhaps."""
         ...
 
     @property

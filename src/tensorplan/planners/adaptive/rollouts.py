@@ -113,8 +113,9 @@ def roll(
         alive, here = alive[on], access.take(moved.states, on)
         if not len(on):
             break
-    if len(alive) and access.spec.horizon is None:
-        returns[alive] += weight * ranges.least * ranges.summed(None)
+    if len(alive):
+        left = None if ranges.horizon is None else ranges.horizon - here.stage + 1
+        returns[alive] += weight * ranges.least * ranges.summed(left)
     return Batch(returns, tuple(visits))
 
 

@@ -33,6 +33,27 @@ class Looks:
     upper: float = math.inf
 
 
+@dataclass
+class Spent:
+    """What a run, and all that go on from it, have used up: it stays used up where a step is lost.
+
+    Attributes:
+        named: queries that have a name.
+        opened: critical states that were drawn from.
+        looks: attempts to certify that were begun.
+    """
+
+    named: int = 0
+    opened: int = 0
+    looks: int = 0
+
+    def follow(self, state: State) -> None:
+        """Count what a state says has been used up, too."""
+        self.named = max(self.named, state.named)
+        self.opened = max(self.opened, state.opened)
+        self.looks = max(self.looks, state.looks.count)
+
+
 @dataclass(frozen=True)
 class State(AdaptiveState):
     """What the planner knows between two steps.

@@ -75,7 +75,7 @@ class TabularEngine(StochasticEngine[TabularState]):
     def make_book(self, level: float) -> Book:
         """A state for each axis; with stages an axis could be met at several."""
         spec = self.resolved.spec
-        return Book(self.resolved, level, spec.dim)
+        return Book(self.resolved, level, spec.dim, closed=spec.horizon is None)
 
     def begin(self) -> TabularState:
         """Nothing is known but where the episode starts."""
