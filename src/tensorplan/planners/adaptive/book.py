@@ -125,6 +125,7 @@ class Book:
     resolved: Resolved
     level: float
     even: int = 0
+    closed: bool = False
 
     def level_of(self, index: int) -> float:
         """Level of state i; over all states they add up to zeta_1 at most."""

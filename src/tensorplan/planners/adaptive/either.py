@@ -41,7 +41,7 @@ class EitherEngine:
         return self._tabular.confidence
 
     @property
-    def leans_on_norm(self) -> bool:
+    def leans_on_norm(self) -> bool | None:
         """Whether some radius is smaller because of the norm bound B."""
         return self._tabular.leans_on_norm
 
