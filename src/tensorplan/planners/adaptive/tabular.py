@@ -144,18 +144,22 @@ class TabularEngine(StochasticEngine[TabularState]):
         return state if state.status is not None else self._refine(state, model, optimistic, visits)
 
     def _find(self, state: TabularState) -> TabularState:
-        """Where the states behind critical ones are to be found."""
+        """Where the states behind critical ones are to be found, as far as that is news."""
+        news = [pair for slab in state.slabs for pair in slab.following]
+        if not news:
+            return state
         found = dict(state.found)
-        for slab in state.slabs:
-            for handle, features in slab.following:
-                used = np.count_nonzero(features, axis=1)
-                if used.max(initial=0) > 1 or features.min(initial=0.0) < 0:
-                    return replace(state, left_axes=True)
-                for row in np.flatnonzero(used).tolist():
-                    key = (handle.stage, int(features[row].argmax()))
-                    if key not in found:
-                        found[key] = self.access.take(handle, [row])
-        return replace(state, found=found)
+        for handle, features in news:
+            used = np.count_nonzero(features, axis=1)
+            if used.max(initial=0) > 1 or features.min(initial=0.0) < 0:
+                return replace(state, left_axes=True)
+            axes = features.argmax(axis=1)
+            for row in np.flatnonzero(used).tolist():
+                key = (handle.stage, int(axes[row]))
+                if key not in found:
+                    found[key] = self.access.take(handle, [row])
+        slabs = tuple(replace(slab, following=()) for slab in state.slabs)
+        return replace(state, found=found, slabs=slabs)
 
     def _model(self, state: TabularState) -> tuple[list[tuple[int, int]], Model]:
         """The empirical model, and the stage and axis of each of its states."""
