@@ -11,7 +11,7 @@ from stochastic_worlds import Asked, ManyAnswers, asked, few_answers
 from tensorplan.access import CHUNK_ROWS
 from tensorplan.local import MOST_MOMENTS, MOST_OUTCOMES
 from tensorplan.planners.adaptive.samples import Sample, samples_of
-from tensorplan.records import FloatArray, Phase
+from tensorplan.records import FloatArray, IntArray, Phase, States, Step
 from tensorplan.spread import Spread
 
 
@@ -175,13 +175,21 @@ def test_covariances_scale_with_rewards(seed: int, unit: float) -> None:
     np.testing.assert_allclose(scaled, plain * np.outer(weights, weights), atol=1e-9 * unit**2)
 
 
+def put(spread: Spread, pairs: IntArray, values: FloatArray, states: States) -> None:
+    """A chunk of draws from rows of (went on, reward, next features)."""
+    ended = values[:, 0] == 0
+    spread.add(pairs, ended, Step(values[:, 1], states, ended), values[:, 2:])
+
+
 def test_chunks_that_go_over_to_moments_midway_lose_nothing() -> None:
     """First chunks of equal draws, then ones that all differ."""
     rng = np.random.default_rng(1)
     spread, pairs = Spread(1, 2), np.repeat([0, 1], 100)
     chunks = [np.ones((200, 3)), rng.normal(size=(200, 3)), rng.normal(size=(200, 3))]
     for values in chunks:
-        spread.add(pairs, values, np.zeros(200))
+        values[:, 0] = 1.0
+    for values in chunks:
+        put(spread, pairs, values, np.zeros(200))
     assert spread.distinct() is None
     found = spread.seconds(np.array([[True, False, True]]), 300)
     assert found is not None
@@ -195,7 +203,7 @@ def test_answers_that_differ_in_one_place_stay_apart() -> None:
     values = np.zeros((8, 4))
     values[np.arange(4), np.arange(4)] = 1.0
     spread = Spread(2, 1)
-    spread.add(np.zeros(8, np.int64), values, np.arange(8))
+    put(spread, np.zeros(8, np.int64), values, np.arange(8))
     found = spread.distinct()
     assert found is not None
     assert sorted(found.counts.tolist()) == [1, 1, 1, 1, 4]

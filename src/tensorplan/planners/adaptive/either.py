@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import numpy as np
+
 from tensorplan.local import Handle
 from tensorplan.planners.adaptive.engine import ExecutedPolicy
 from tensorplan.planners.adaptive.general import GeneralEngine, GeneralState
@@ -85,7 +87,9 @@ class EitherEngine:
         assert isinstance(state, TabularState)
         tabular, then = tabular.continued(state, start=start, delta=delta)
         general, _ = general.continued(general.begin(), start=start, delta=delta)
-        return EitherEngine(tabular, general), then
+        used = np.count_nonzero(tabular.objective)
+        on_axis = used == 1 and bool(tabular.objective.max() > 0)
+        return EitherEngine(tabular, general), then if on_axis else as_general(then)
 
     def episode_cost(self, state: State) -> int:
         """Most queries that playing an episode of the plan takes."""

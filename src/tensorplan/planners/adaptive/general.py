@@ -123,7 +123,23 @@ class GeneralEngine(StochasticEngine[GeneralState]):
     ) -> tuple[Self, GeneralState]:
         """What goes on from a finished run; rollouts from another start say nothing of this one."""
         engine, following = super().continued(state, start=start, delta=delta)
-        return engine, following if start is None else replace(following, batch=None)
+        if start is None:
+            return engine, following
+        return engine, engine.unfloored(replace(following, batch=None, opening_upper=math.inf))
+
+    def unfloored(self, state: GeneralState) -> GeneralState:
+        """The set without what is only true of policies that are worth the lower bound.
+
+        The best policy from one start may be worth little from another. Its parameter has been
+        left out, and spreads were found without it, so radii begin again at the widest.
+        """
+        if math.isinf(state.floor):
+            return state
+        book, beliefs = self.book, self.nothing_known()
+        slabs = tuple(book.with_radii(slab, book.widest(slab)) for slab in state.slabs)
+        for slab in slabs:
+            beliefs = beliefs.with_cuts(book.cuts(slab)).with_state(slab.state(self.discount))
+        return replace(state, beliefs=beliefs, slabs=slabs, floor=-math.inf)
 
     def episode_cost(self, state: GeneralState) -> int:
         """Most queries that playing an episode takes."""

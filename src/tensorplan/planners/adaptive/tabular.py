@@ -59,7 +59,8 @@ class TabularState(State):
     Attributes:
         found: (stage, axis) -> a handle of the state.
         box: [d, 2], ranges of theta's entries.
-        left_axes: whether a state has been seen whose features are not along an axis.
+        left_axes: whether a state has been seen whose features are not along an axis, or one that
+            came up among too many answers to be kept.
     """
 
     found: Mapping[tuple[int, int], Handle] = field(default_factory=dict[tuple[int, int], Handle])
@@ -95,11 +96,11 @@ class TabularEngine(StochasticEngine[TabularState]):
 
     def policy_of(self, state: TabularState) -> TablePolicy:
         """The policy that is best in the model."""
-        keys, model = self._model(self._find(state))
-        actions = (
-            model.best(model.ends[len(state.slabs) :, 0]) if state.slabs else np.zeros(0, np.int64)
-        )
-        return self._table(keys, actions)
+        state = self._find(state)
+        if state.left_axes or not state.slabs:
+            return self._table([], np.zeros(0, np.int64))
+        keys, model = self._model(state)
+        return self._table(keys, model.best(model.ends[len(state.slabs) :, 0]))
 
     def first_draws(self, stage: int) -> int:
         """Draws of each action at a new critical state."""
@@ -146,8 +147,6 @@ class TabularEngine(StochasticEngine[TabularState]):
     def _find(self, state: TabularState) -> TabularState:
         """Where the states behind critical ones are to be found, as far as that is news."""
         news = [pair for slab in state.slabs for pair in slab.following]
-        if not news:
-            return state
         found = dict(state.found)
         for handle, features in news:
             used = np.count_nonzero(features, axis=1)
@@ -159,7 +158,19 @@ class TabularEngine(StochasticEngine[TabularState]):
                 if key not in found:
                     found[key] = self.access.take(handle, [row])
         slabs = tuple(replace(slab, following=()) for slab in state.slabs)
-        return replace(state, found=found, slabs=slabs)
+        state = replace(state, found=found, slabs=slabs)
+        return replace(state, left_axes=self._lost(state, found))
+
+    def _lost(self, state: TabularState, found: Mapping[tuple[int, int], Handle]) -> bool:
+        """Whether some next state is not to be found, as answers were too many to be counted."""
+        known = {*found, *((slab.stage, int(slab.features.argmax())) for slab in state.slabs)}
+        return any(
+            (self.ranges.after(slab.stage), axis) not in known
+            for slab in state.slabs
+            for sample in slab.samples
+            if sample.values is None
+            for axis in np.flatnonzero(sample.mean[2:]).tolist()
+        )
 
     def _model(self, state: TabularState) -> tuple[list[tuple[int, int]], Model]:
         """The empirical model, and the stage and axis of each of its states."""
