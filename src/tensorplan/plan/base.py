@@ -163,7 +163,7 @@ class Plan(ABC):
     @property
     def usable(self) -> bool:
         """Whether there is a policy to follow: of a parameter that was tried, or of any."""
-        tried = bool(self.events) or self.status is Status.CERTIFIED
+        tried = bool(self.events) or self.status in (Status.CERTIFIED, Status.ASSUMED)
         return tried and self.status is not Status.REJECTED
 
     @property

@@ -103,6 +103,11 @@ class StochasticEngine(ABC, Generic[StateT]):
         return self.resolved.settings.confidence
 
     @property
+    def rejection_level(self) -> float:
+        """Probability with which a rejection may be wrong: what all slabs together spend (B10)."""
+        return self.book.level
+
+    @property
     def leans_on_norm(self) -> bool:
         """Whether some radius is smaller because of the norm bound B."""
         return self.book.leans_on_norm

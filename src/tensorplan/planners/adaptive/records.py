@@ -93,6 +93,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def rejection_level(self) -> float:
+        """Probability with which a rejection may be wrong."""
+        ...
+
+    @property
     def leans_on_norm(self) -> bool:
         """Whether the data themselves are read in the light of the norm bound B."""
         ...
