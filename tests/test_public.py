@@ -34,6 +34,7 @@ def test_public_names_are_these() -> None:
         "Status",
         "Step",
         "adapters",
+        "diagnose",
         "from_functions",
         "from_table",
         "plan",

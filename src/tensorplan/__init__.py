@@ -2,7 +2,7 @@
 
 from tensorplan import adapters, problems, testing
 from tensorplan.finite import from_table
-from tensorplan.plan import Budget, Plan, plan
+from tensorplan.plan import Budget, Plan, diagnose, plan
 from tensorplan.problem import Simulator, from_functions
 from tensorplan.records import Certificate, Spec, Status, Step
 from tensorplan.session_plan import SessionPlan, plan_session
@@ -17,6 +17,7 @@ __all__ = [
     "Status",
     "Step",
     "adapters",
+    "diagnose",
     "from_functions",
     "from_table",
     "plan",

@@ -185,6 +185,7 @@ class Status(Enum):
     """How a run ended. Each outcome knows what to try next."""
 
     CERTIFIED = "certified"
+    ASSUMED = "assumed"
     CLEAN = "clean"
     BUDGET = "budget"
     CANCELLED = "cancelled"
@@ -199,6 +200,9 @@ class Status(Enum):
 
 _ADVICE = {
     Status.CERTIFIED: "The gap between the bounds is at most delta.",
+    Status.ASSUMED: "The gap would be at most delta if some policy fitted as well as assumed; that "
+    "was chosen from the data, which can refute such a choice and never confirm it. Nothing is "
+    "claimed about the best policy.",
     Status.CLEAN: "All rollouts of the last parameter passed their tests: the paper's own stop.",
     Status.BUDGET: "The queries, seconds or iterations ended first: allow more, ask for less (a "
     "larger delta), or find features that fit better.",
@@ -240,6 +244,11 @@ class Certificate:
     @property
     def sentence(self) -> str:
         """The claim in plain language."""
+        if self.lower is not None and self.upper is None:
+            return (
+                f"This policy is worth at least {self.lower:.6g}; nothing is claimed about the "
+                "best one."
+            )
         if self.lower is None or self.upper is None:
             return "Nothing is claimed about the value of a policy."
         best = "the best policy that these features represent"

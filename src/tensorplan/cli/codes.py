@@ -23,7 +23,8 @@ class ExitCode(IntEnum):
 
 EXIT_CODES: Final = """\
 exit codes:
-  0    done; a plan ended clean or certified, a proof was accepted
+  0    done; a plan ended clean or certified (or assumed, where eta was to be fitted), a proof was
+       accepted
   1    a proof is false or damaged (the reason is printed); or a crash, in the package or in code
        of yours, with a traceback
   2    misuse: a wrong argument, setting or simulator, a file that cannot be read
@@ -36,6 +37,7 @@ exit codes:
 
 _OF_STATUS: Final = {
     Status.CERTIFIED: ExitCode.DONE,
+    Status.ASSUMED: ExitCode.DONE,
     Status.CLEAN: ExitCode.DONE,
     Status.BUDGET: ExitCode.UNFINISHED,
     Status.CANCELLED: ExitCode.UNFINISHED,

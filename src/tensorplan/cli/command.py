@@ -62,6 +62,23 @@ def assignment(text: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value
 
 
+def add_problem(parser: ArgumentParser) -> None:
+    """Declare the problem and its settings."""
+    parser.add_argument(
+        "problem",
+        metavar="PROBLEM",
+        help="a name from 'tensorplan problems', or module:factory or path.py:factory of yours",
+    )
+    parser.add_argument(
+        "--set",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the problem; may be repeated",
+    )
+
+
 def unique(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """Settings by name, each given once."""
     found: dict[str, str] = {}

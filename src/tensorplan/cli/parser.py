@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Final, NoReturn
 
-from tensorplan.cli import bounds, plan, problems, verify
+from tensorplan.cli import bounds, diagnose, plan, problems, verify
 from tensorplan.cli.codes import EXIT_CODES
 from tensorplan.cli.command import UsageError, nearest
 from tensorplan.cli.output import WIDTH
 
-COMMANDS: Final = (problems.COMMAND, plan.COMMAND, bounds.COMMAND, verify.COMMAND)
+COMMANDS: Final = (problems.COMMAND, plan.COMMAND, diagnose.COMMAND, bounds.COMMAND, verify.COMMAND)
 
 _ABOUT: Final = """\
 Plan in a large Markov decision process from a simulator and a few features of its states, with few

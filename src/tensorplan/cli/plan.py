@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from tensorplan.adapters.discounted import Truncated, truncation_horizon
 from tensorplan.cli.codes import exit_code
-from tensorplan.cli.command import Command, UsageError, assignment, count, unique
+from tensorplan.cli.command import Command, UsageError, add_problem, count, unique
 from tensorplan.cli.load import load
 from tensorplan.cli.output import emit, emit_json, reserved
 from tensorplan.cli.plan_report import Outcome, as_data, as_text
@@ -33,19 +33,7 @@ PLAY_QUERIES: Final = 10_000_000
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
-    add(
-        "problem",
-        metavar="PROBLEM",
-        help="a name from 'tensorplan problems', or module:factory or path.py:factory of yours",
-    )
-    add(
-        "--set",
-        type=assignment,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the problem; may be repeated",
-    )
+    add_problem(parser)
     add(
         "--delta",
         type=float,

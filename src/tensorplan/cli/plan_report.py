@@ -79,6 +79,7 @@ def _planner_settings(plan: Plan) -> dict[str, Any]:
         return asdict(plan.resolved.settings) | {
             "norm": plan.resolved.norm,
             "misspecification": plan.resolved.eta_given,
+            "fitted": plan.resolved.fitted,
             "rounding": plan.resolved.eta - plan.resolved.eta_given,
         }
     return {"delta": plan.delta}

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from tensorplan.cli.command import count
 from tensorplan.errors import SettingError
-from tensorplan.planners.adaptive import Rival
+from tensorplan.planners.adaptive import FITTED, Rival
 from tensorplan.planners.paper import Sizes
 from tensorplan.theory import Errata
 
@@ -59,7 +59,12 @@ def _add_adaptive(parser: ArgumentParser) -> None:
         help="whom the upper bound speaks of: every policy that the features represent, or an "
         "optimal one if they represent it (default: realizable)",
     )
-    add("--eta", type=float, help="how far values may be from linear (default: the problem's)")
+    add(
+        "--eta",
+        type=_eta,
+        help="how far values may be from linear (default: the problem's); 'fitted' raises it from "
+        "0 as far as the data ask for, and the plan is then assumed, not certified",
+    )
     add("--confidence", type=float, help="with which both bounds hold (default: 0.95)")
     add("--explore", type=count(0), metavar="N", help="random rollouts that come first")
     add("--proof", metavar="FILE", help="write the proof of the upper bound, for 'verify'")
@@ -114,6 +119,13 @@ def _refuse(arguments: Namespace, flags: tuple[str, ...], owner: str) -> None:
                 f"it is a setting of the {owner} planner",
                 f"Leave it out, or plan with --planner {owner}.",
             )
+
+
+def _eta(text: str) -> float | str:
+    try:
+        return text if text == FITTED else float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} must be a number or {FITTED!r}") from None
 
 
 def _sizes(text: str) -> Sizes:

@@ -25,7 +25,7 @@ from tensorplan.oracle.proof import build_proof
 from tensorplan.oracle.propagation import Propagated, propagate_box
 from tensorplan.oracle.rows import RowTable
 from tensorplan.oracle.spans import Spans
-from tensorplan.oracle.weights import leaf_weights
+from tensorplan.oracle.weights import leaf_weights, states_named
 from tensorplan.records import FloatArray
 
 _TREES = 8
@@ -224,6 +224,13 @@ class SlabOracle:
         """The proof of the last answer, as the content of its file (docs/proof-format.md)."""
         last = self._answered()
         return build_proof(last.growth.table, last.growth.tree, last.objective, last.optimum)
+
+    def blamed(self) -> list[int]:
+        """Critical states that prove together that no parameter is left, after such an answer."""
+        last = self._answered()
+        if last.optimum.status is not OracleStatus.EMPTY:
+            return []
+        return sorted(states_named(last.growth.table, last.growth.tree))
 
     def norm_limit(self) -> float:
         """The norm bound up to which the last proof holds, give or take the accepted gap.

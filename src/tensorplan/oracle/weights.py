@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorplan.oracle.arrays import HEAP, Tree
+from tensorplan.oracle.arrays import ACTIONS, CLOSED, HEAP, NODES, Tree
 from tensorplan.oracle.claims import Claim
 from tensorplan.oracle.rows import BELLMAN, CLAIM, SLAB, RowTable
 from tensorplan.records import FloatArray
@@ -33,6 +33,29 @@ def leaf_weights(table: RowTable, tree: Tree, objective: FloatArray) -> FloatArr
     rows, multipliers = tree.rows[slot, :size].tolist(), tree.multipliers[slot, :size].tolist()
     _spread(table, claims, weights, rows, [length * y for y in multipliers], _DEEPEST)
     return weights
+
+
+def states_named(table: RowTable, tree: Tree) -> set[int]:
+    """Critical states without which the closed leaves of a search would not be empty.
+
+    Those that are split, those whose rows have a multiplier, and those behind the claims in use.
+    """
+    claims = [claim for block in table.blocks for claim in block]
+    choices = tree.choice[: tree.counts[NODES]]
+    named = set((choices[choices >= 0] // ACTIONS).tolist())
+    rows = tree.closed_rows[: int(tree.closed_end[tree.counts[CLOSED] - 1])].tolist()
+    seen: set[int] = set()
+    while rows:
+        row = int(rows.pop())
+        kind, index = int(table.origin[row, 0]), int(table.origin[row, 1])
+        if kind in (SLAB, BELLMAN):
+            named.add(index)
+        elif kind == CLAIM and index not in seen:
+            seen.add(index)
+            state, cases = claims[index].state, claims[index].cases
+            named |= set() if state is None else {state}
+            rows.extend(row for case in cases for row in case.rows)
+    return named
 
 
 def _spread(

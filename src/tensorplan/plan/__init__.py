@@ -10,17 +10,21 @@ from tensorplan.meter import QueryMeter
 from tensorplan.oracle import Oracle, OracleName
 from tensorplan.plan.adaptive import AdaptivePlan, plan_adaptively
 from tensorplan.plan.base import Budget, Plan, Watcher, check_door, chosen_oracle
+from tensorplan.plan.diagnosis import Diagnosis
 from tensorplan.plan.paper import PaperPlan, plan_by_paper
+from tensorplan.planners.adaptive import FITTED
 from tensorplan.problem import Simulator
 from tensorplan.records import whole
 
 __all__ = [
     "AdaptivePlan",
     "Budget",
+    "Diagnosis",
     "PaperPlan",
     "Plan",
     "PlannerName",
     "Watcher",
+    "diagnose",
     "plan",
 ]
 
@@ -117,6 +121,47 @@ def plan(
         f"planner={planner!r}", "there is no such planner", "Use 'adaptive' or 'paper'."
     )
 
+
+def diagnose(
+    simulator: Simulator,
+    *,
+    delta: float,
+    start: object = None,
+    seed: int = 0,
+    budget: Budget | None = None,
+    watch: Watcher | None = None,
+    **settings: Any,
+) -> Diagnosis:
+    """How badly the features fit the values of every policy, at least (theory F6).
+
+    Data are taken by random rollouts and by an adaptive plan whose eta rises from 0 whenever the
+    data refute it; all of them are then read again at other eta, without a query.
+
+    Args:
+        simulator: what to look at.
+        delta: gap of the plan that takes the data; a smaller one takes more.
+        start: one state to plan from, at stage 1.
+        seed: of all random streams.
+        budget: what may be spent.
+        watch: is told of every iteration.
+        settings: other fields of :class:`~tensorplan.planners.adaptive.AdaptiveSettings`.
+    """
+    asked: dict[str, Any] = {"explore": EXPLORED} | settings | {"misspecification": FITTED}
+    made = plan(
+        simulator,
+        delta=delta,
+        planner="adaptive",
+        start=start,
+        seed=seed,
+        budget=budget,
+        watch=watch,
+        **asked,
+    )
+    return made.diagnose()
+
+
+EXPLORED = 10
+"""Random rollouts of a diagnosis, unless asked otherwise."""
 
 _SIMULATOR_MAKERS = "Make one by tensorplan.from_functions, from_table or problems.make."
 

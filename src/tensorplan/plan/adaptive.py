@@ -8,11 +8,13 @@ import numpy as np
 
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
-from tensorplan.local import Handle
+from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle
 from tensorplan.plan.base import Budget, Plan, Watcher
+from tensorplan.plan.diagnosis import Diagnosis, Witness
 from tensorplan.plan.replay import Replay
 from tensorplan.planners.adaptive import (
+    FITTED,
     AdaptiveState,
     Engine,
     Proving,
@@ -20,13 +22,21 @@ from tensorplan.planners.adaptive import (
     adaptive_settings,
     certify,
     check_oracle,
+    confidence_of,
     engine_for,
+    find_misfit,
     fine_oracle,
+    first_state,
+    fit,
+    labelled,
     refit,
     resolve,
 )
 from tensorplan.planners.driver import drive
-from tensorplan.records import FloatArray, Status
+from tensorplan.records import FloatArray, IntArray, Phase, Status
+
+MOST_FITS = 40
+"""How often a fitted eta may grow."""
 
 
 class AdaptivePlan(Plan):
@@ -72,6 +82,38 @@ class AdaptivePlan(Plan):
     def episode_cost(self) -> int:
         """Most queries that playing an episode can take."""
         return self._engine.episode_cost(self._state)
+
+    @property
+    def status(self) -> Status:
+        """How planning ended; a gap that is closed at a fitted eta is assumed, not certified."""
+        return labelled(self._engine, self._state) or Status.CANCELLED
+
+    def diagnose(self) -> Diagnosis:
+        """How badly the features fit every policy, at least, by the data at hand (F6)."""
+        found = find_misfit(self._engine, self._state)
+        witnesses = tuple(
+            Witness(
+                handle.stage,
+                self._access.reveal(handle)[0],
+                self._access.features(handle)[0],
+                draws,
+            )
+            for handle, draws in found.witnesses
+        )
+        return Diagnosis(
+            least=found.least,
+            fitting=found.fitting,
+            confidence=confidence_of(self._engine),
+            upper=found.upper,
+            witnesses=witnesses,
+            norm=self.resolved.norm,
+            leans_on_norm=found.leans_on_norm,
+            compete=self.resolved.settings.compete,
+            inaccuracy=self.resolved.inaccuracy,
+            deterministic=self.resolved.spec.deterministic,
+            lower=None if self._state.theta is None else self._state.lower,
+            queries=self.queries.total,
+        )
 
     def proof(self) -> dict[str, object]:
         """Why the upper bound holds, or why no parameter is left: the content of a proof file.
@@ -122,6 +164,7 @@ class AdaptivePlan(Plan):
         return super().summary() | {
             "norm": resolved.norm,
             "eta": resolved.eta,
+            "fitted": resolved.fitted,
             "compete": resolved.settings.compete,
         }
 
@@ -147,6 +190,12 @@ class AdaptivePlan(Plan):
             return known
         return int(self._policy.actions(here, stage, (call,))[0])
 
+    def _choose_many(self, here: Handle, step: int, key: Key) -> IntArray:
+        known = self._replay.follow(step)
+        if known is not None:
+            return np.full(here.size, known, np.int64)
+        return self._policy.actions(here, here.stage, key, phase=Phase.VERIFY)
+
     def _steps(self) -> int:
         return self._engine.episode_length
 
@@ -166,7 +215,7 @@ def plan_adaptively(
         oracle = fine_oracle(resolved, access.features(start)[0])
     check_oracle(oracle)
     engine = engine_for(access.local, start, resolved, oracle, seed=seed)
-    return _driven(access, start, engine, oracle, watch, engine.begin())
+    return _driven(access, start, engine, oracle, watch, first_state(engine, seed=seed))
 
 
 def _driven(
@@ -181,5 +230,11 @@ def _driven(
         return watch is None or not state.events or watch(state.events[-1]) is not False
 
     final = drive(engine, state, watch=go_on)
+    for _ in range(MOST_FITS):
+        fitting = engine.resolved.settings.misspecification == FITTED
+        if not fitting or final.status is not Status.REJECTED:
+            break
+        engine, known = fit(engine, final)
+        final = drive(engine, known, watch=go_on)
     access.meter.lift_limit()
     return AdaptivePlan(access, start, engine, final, oracle)

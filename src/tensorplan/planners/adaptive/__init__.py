@@ -1,15 +1,18 @@
 """Adaptive TensorPlan: data as they are needed, and a certificate with every plan (theory C, F)."""
 
-from tensorplan.planners.adaptive.claims import Proving, certify, depends_on_norm
+from tensorplan.planners.adaptive.claims import Proving, certify, depends_on_norm, labelled
 from tensorplan.planners.adaptive.engines import (
     adaptive_settings,
     check_oracle,
     engine_for,
     fine_oracle,
+    first_state,
     refit,
 )
+from tensorplan.planners.adaptive.misfit import Misfit, confidence_of, find_misfit, fit
 from tensorplan.planners.adaptive.records import AdaptiveState, Engine, Policy, Trajectory
 from tensorplan.planners.adaptive.settings import (
+    FITTED,
     AdaptiveSettings,
     Resolved,
     Rival,
@@ -17,9 +20,11 @@ from tensorplan.planners.adaptive.settings import (
 )
 
 __all__ = [
+    "FITTED",
     "AdaptiveSettings",
     "AdaptiveState",
     "Engine",
+    "Misfit",
     "Policy",
     "Proving",
     "Resolved",
@@ -28,9 +33,14 @@ __all__ = [
     "adaptive_settings",
     "certify",
     "check_oracle",
+    "confidence_of",
     "depends_on_norm",
     "engine_for",
+    "find_misfit",
     "fine_oracle",
+    "first_state",
+    "fit",
+    "labelled",
     "refit",
     "resolve",
 ]

@@ -36,11 +36,50 @@ def certify(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Certificate
     rejected = state.status is Status.REJECTED
     return Certificate(
         None if rejected else state.lower,
-        None if rejected else state.upper,
+        None if rejected or engine.resolved.fitted else state.upper,
         engine.confidence,
-        f"{engine.grounds}; ranges of values are constraints, so no bound on the number of queries "
-        "is claimed",
+        _rejection(engine) if rejected else _grounds(engine, state),
         tuple(_assumptions(engine, state, oracle)),
+    )
+
+
+def labelled(engine: Engine, state: AdaptiveState) -> Status | None:
+    """How the run ended, in words that it has a right to."""
+    certified = state.status is Status.CERTIFIED
+    return Status.ASSUMED if certified and engine.resolved.fitted else state.status
+
+
+def _grounds(engine: Engine, state: AdaptiveState) -> str:
+    if engine.resolved.fitted:
+        return (
+            f"{engine.grounds}; no upper bound is claimed: {state.upper:.6g} would be one if some "
+            f"policy were within {engine.resolved.eta_given:.4g} of linear, which was chosen from "
+            "the data"
+        )
+    return (
+        f"{engine.grounds}; ranges of values are constraints, so no bound on the number of queries "
+        "is claimed"
+    )
+
+
+def _rejection(engine: Engine) -> str:
+    """At which level the hypothesis is rejected, and which parts of it may be wrong (B10, F6)."""
+    resolved, level = engine.resolved, engine.rejection_level
+    whom = "the optimal policy" if resolved.bellman else "no deterministic policy"
+    fits = "does not fit" if resolved.bellman else "fits"
+    sure = "certain" if level == 0 else f"an error of at most {level:.3g}"
+    parts = [
+        "the features may be too poor",
+        f"the bound B = {resolved.norm:g} or the misspecification eta = {resolved.eta_given:g} too "
+        "small",
+        f"the inaccuracy lambda = {resolved.inaccuracy:g} understated",
+    ]
+    if resolved.spec.deterministic:
+        parts.append("the simulator not deterministic")
+    parts.append("a promise of the Spec broken (rewards, horizon, early ends, fresh answers)")
+    return (
+        f"{engine.grounds}: {whom} {fits} within what was assumed ({sure}). Which part is wrong "
+        f"the data cannot tell: {'; '.join(parts)}. 'diagnose' says which eta they allow"
     )
 
 
@@ -59,9 +98,11 @@ def depends_on_norm(engine: Engine, state: AdaptiveState, oracle: Oracle) -> boo
 
 def _assumptions(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Iterator[str]:
     resolved = engine.resolved
-    yield _norm(engine, state, oracle)
-    if state.status is not Status.REJECTED:
-        yield _realizability(resolved)
+    rejected = state.status is Status.REJECTED
+    if rejected or not resolved.fitted:
+        yield _norm(engine, state, oracle)
+        if not rejected:
+            yield _realizability(resolved)
     if resolved.spec.deterministic:
         repeated = (
             "what was asked twice was answered alike"
@@ -69,7 +110,8 @@ def _assumptions(engine: Engine, state: AdaptiveState, oracle: Oracle) -> Iterat
             else "this run ended before it was checked"
         )
         yield f"rewards and next states are deterministic, as the Spec declares ({repeated})"
-    yield _linearity(resolved)
+    if rejected or not resolved.fitted:
+        yield _linearity(resolved)
     if resolved.inaccuracy > 0:
         yield f"mean rewards are within {resolved.inaccuracy:g} of the truth"
 

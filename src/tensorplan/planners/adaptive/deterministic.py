@@ -16,7 +16,7 @@ from tensorplan.errors import QueryBudgetError
 from tensorplan.local import Handle, LocalAccess
 from tensorplan.oracle.base import Optimum, Oracle, OracleStatus
 from tensorplan.planners.adaptive.acting import GreedyPolicy
-from tensorplan.planners.adaptive.evidence import Evidence
+from tensorplan.planners.adaptive.evidence import Evidence, everything
 from tensorplan.planners.adaptive.graph import Graph
 from tensorplan.planners.adaptive.records import AdaptiveState, Policy, Trajectory
 from tensorplan.planners.adaptive.settings import Resolved
@@ -65,7 +65,7 @@ class DeterministicEngine:
         self.resolved, self._access, self._oracle, self._rng = resolved, access, oracle, rng
         self.graph = graph if graph is not None else Graph(access, resolved)
         self._start = self.graph.node_of(start)
-        self._objective = self.graph.features[self._start].copy()
+        self.objective = self.graph.features[self._start].copy()
         self._length = walk_length(resolved)
         self._check_keys = count()
 
@@ -78,6 +78,11 @@ class DeterministicEngine:
     def confidence(self) -> float:
         """Both bounds are certain."""
         return 1.0
+
+    @property
+    def rejection_level(self) -> float:
+        """Exact data are never wrong by chance."""
+        return 0.0
 
     @property
     def leans_on_norm(self) -> bool:
@@ -145,6 +150,26 @@ class DeterministicEngine:
             return engine, replace(state, status=None, checked=False)
         return engine, replace(engine.begin(), beliefs=state.beliefs, evidence=state.evidence)
 
+    def reread(
+        self, state: AdaptiveState, resolved: Resolved
+    ) -> tuple[DeterministicEngine, DeterministicState]:
+        """What goes on from all answers, read with other numbers; this engine must not go on."""
+        assert isinstance(state, DeterministicState)
+        engine = DeterministicEngine(
+            self._access,
+            self.graph.handles[self._start],
+            resolved,
+            self._oracle,
+            self._rng,
+            self.graph.read_by(resolved),
+        )
+        engine._check_keys = self._check_keys
+        evidence = everything(engine.graph, resolved)
+        known = replace(
+            state, evidence=evidence, beliefs=evidence.beliefs, status=None, checked=False
+        )
+        return engine, replace(known, upper=resolved.ranges.high(1), optimum=None)
+
     def episode_cost(self, state: AdaptiveState) -> int:
         """Most queries that playing an episode takes: the trajectory is played without any."""
         known = 0 if state.trajectory is None else len(state.trajectory.actions)
@@ -175,7 +200,7 @@ class DeterministicEngine:
     def _searched(self, evidence: Evidence, nodes: int) -> tuple[Evidence, Optimum, int]:
         """The optimistic parameter that breaks no range of a known state: with the cuts for it."""
         while True:
-            optimum = self._oracle.maximise(self._objective, evidence.beliefs)
+            optimum = self._oracle.maximise(self.objective, evidence.beliefs)
             nodes += optimum.nodes
             if optimum.status is not OracleStatus.OPTIMAL:
                 return evidence, optimum, nodes
@@ -199,7 +224,7 @@ class DeterministicEngine:
         )
         if optimum.status is OracleStatus.EMPTY:
             return self._ended(state, Status.REJECTED)
-        predicted = float(self._objective @ optimum.theta)
+        predicted = float(self.objective @ optimum.theta)
         state = replace(state, theta=optimum.theta, predicted=predicted)
         if state.lower >= upper - self.resolved.delta:
             return self._ended(state, Status.CERTIFIED)

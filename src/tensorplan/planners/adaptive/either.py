@@ -43,6 +43,16 @@ class EitherEngine:
         return self._tabular.confidence
 
     @property
+    def first(self) -> TabularEngine:
+        """The engine that plans first."""
+        return self._tabular
+
+    @property
+    def rejection_level(self) -> float:
+        """Probability with which a rejection may be wrong."""
+        return self._tabular.rejection_level
+
+    @property
     def leans_on_norm(self) -> bool | None:
         """Whether some radius is smaller because of the norm bound B."""
         return self._tabular.leans_on_norm

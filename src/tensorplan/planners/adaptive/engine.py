@@ -63,9 +63,11 @@ class ExecutedPolicy:
     def __init__(self, access: LocalAccess, policy: RolloutPolicy) -> None:
         self._access, self._policy = access, policy
 
-    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
+    def actions(
+        self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
+    ) -> IntArray:
         """Actions for n states: [n]."""
-        return self._policy.act(self._access, states, Phase.ACT, key)[0]
+        return self._policy.act(self._access, states, phase, key)[0]
 
 
 class StochasticEngine(ABC, Generic[StateT]):
@@ -102,6 +104,11 @@ class StochasticEngine(ABC, Generic[StateT]):
     def confidence(self) -> float:
         """Probability with which both bounds hold."""
         return self.resolved.settings.confidence
+
+    @property
+    def rejection_level(self) -> float:
+        """Probability with which a rejection may be wrong: what all slabs together spend (B10)."""
+        return self.book.level
 
     @property
     def leans_on_norm(self) -> bool | None:

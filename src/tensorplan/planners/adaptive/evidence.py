@@ -94,6 +94,21 @@ class Evidence:
         return replace(self, beliefs=self.beliefs.with_cuts(news), cuts=self.cuts | fresh.keys())
 
 
+def everything(graph: Graph, resolved: Resolved) -> Evidence:
+    """All that the answers say, whether it mattered to a run or not."""
+    known = Evidence.none(resolved).taking_in(graph, resolved)
+    known = known.cut_by(range_cuts(graph, resolved, np.arange(len(graph))))
+    if not resolved.bellman:
+        return known
+    return known.cut_by(_bellman_cuts(graph, *np.nonzero(graph.tried)))
+
+
+def known_in_full(graph: Graph) -> list[int]:
+    """Nodes all of whose actions were tried, in the order of their critical states."""
+    touched = dict.fromkeys(node for node, _ in graph.asked)
+    return [node for node in touched if not len(graph.unasked(node))]
+
+
 def range_cuts(graph: Graph, resolved: Resolved, nodes: IntArray) -> Cuts:
     """Values of some nodes lie in their ranges, up to eta (F10.3)."""
     low, high = _limits(graph, resolved, nodes)

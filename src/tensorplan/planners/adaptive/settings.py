@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
 
 from tensorplan.errors import SettingError
 from tensorplan.hypotheses import rounding_slack
@@ -17,6 +17,9 @@ from tensorplan.records import LEAST, Spec, real, settle, whole
 Rival = Literal["realizable", "optimal"]
 """Whom the plan competes with: every policy that the features express, or an optimal one if they
 express it."""
+
+FITTED: Final = "fitted"
+"""In place of eta: as small as the data allow."""
 
 NORM_PER_VALUE = 4.0
 """B by default, as a multiple of the largest size of a value."""
@@ -29,7 +32,8 @@ class AdaptiveSettings:
     Attributes:
         delta: largest gap between the bounds at which the plan is called certified.
         norm: B; by default the simulator's own bound, or a multiple of the largest value.
-        misspecification: eta; by default the simulator's own.
+        misspecification: eta; by default the simulator's own. "fitted" raises it from 0 as far as
+            the data ask for; what holds at such an eta is assumed, not certified (F6).
         compete: whom the upper bound speaks of. "optimal" uses that no action is better than
             v* says (B4), which holds for v* alone.
         confidence: probability with which both bounds hold, at all times at once.
@@ -39,7 +43,7 @@ class AdaptiveSettings:
 
     delta: float
     norm: float | None = None
-    misspecification: float | None = None
+    misspecification: float | Literal["fitted"] | None = None
     compete: Rival = "realizable"
     confidence: float = 0.95
     explore: int = 0
@@ -49,8 +53,8 @@ class AdaptiveSettings:
         """Refuse settings that mean nothing."""
         settle(self, "delta", real(self.delta, LEAST), "a number, positive and finite")
         settle(self, "norm", real(self.norm, LEAST), "a number, positive and finite", optional=True)
-        eta = real(self.misspecification, 0)
-        settle(self, "misspecification", eta, "a number of 0 or more", optional=True)
+        eta = FITTED if self.misspecification == FITTED else real(self.misspecification, 0)
+        settle(self, "misspecification", eta, "a number of 0 or more, or 'fitted'", optional=True)
         rival = next((known for known in get_args(Rival) if known == self.compete), None)
         settle(self, "compete", rival, "'realizable' or 'optimal'")
         settle(self, "confidence", real(self.confidence, LEAST, 1 - 2e-16), "a number in (0, 1)")
@@ -72,6 +76,7 @@ class Resolved:
         eta: how far values may be from linear, rounding included (F5).
         eta_given: the part of eta that is not rounding.
         inaccuracy: lambda.
+        fitted: whether eta was raised because the data asked for it.
     """
 
     settings: AdaptiveSettings
@@ -82,6 +87,12 @@ class Resolved:
     eta: float
     eta_given: float
     inaccuracy: float
+    fitted: bool = False
+
+    def with_eta(self, eta: float, *, fitted: bool = False) -> Resolved:
+        """The same for another eta, rounding apart."""
+        whole = eta + rounding_slack(self.norm)
+        return replace(self, eta=whole, eta_given=eta, fitted=fitted)
 
     @property
     def delta(self) -> float:
@@ -121,8 +132,8 @@ def resolve(settings: AdaptiveSettings, spec: Spec) -> Resolved:
     if norm is None:
         largest = max(abs(ranges.low(1)), abs(ranges.high(1)))
         norm = NORM_PER_VALUE * largest * math.sqrt(spec.dim) or 1.0
-    eta = settings.misspecification
-    eta = spec.misspecification if eta is None else eta
+    asked = settings.misspecification
+    eta = 0.0 if isinstance(asked, str) else spec.misspecification if asked is None else asked
     return Resolved(
         settings=settings,
         spec=spec,
