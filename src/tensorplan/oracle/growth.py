@@ -28,6 +28,7 @@ from tensorplan.oracle.kernels import Kernels
 from tensorplan.oracle.rows import RowTable
 from tensorplan.oracle.tree import (
     ALONE,
+    CEILING,
     EXHAUSTED,
     FOUND,
     GAP,
@@ -36,6 +37,7 @@ from tensorplan.oracle.tree import (
     LOOK_STEPS,
     SATISFIED,
     SOLVE_LIMIT,
+    STALLED,
     TIE,
     TRIALS,
     Search,
@@ -165,10 +167,11 @@ class Growth:
         search.point[:] = self._point
         search.levels[:] = 0.0
         search.levels[GAP], search.levels[TIE] = gap, _TIE
-        search.levels[INCUMBENT] = self._value
+        search.levels[INCUMBENT], search.levels[CEILING] = self._value, math.inf
         few = int(problem.sizes[STATES]) <= len(problem.objective) + 2
         search.limits[TRIALS] = 1 if few and not problem.sizes[CUTS] else _TRIALS
         search.limits[LOOK_STEPS], search.limits[ALONE] = self.look_steps, -1
+        search.limits[STALLED] = 0
         return search
 
 

@@ -63,16 +63,27 @@ GROW, PAUSED, FOUND, EXHAUSTED = range(4)
 SATISFIED = 1e-9
 """How far outside its slabs a parameter may be, in units of the ball, and count as consistent."""
 
-GAP, TIE, INCUMBENT = range(3)
-"""Positions in ``Search.levels``: gap, weight of depth in the order, value of the best point."""
+GAP, TIE, INCUMBENT, CEILING = range(4)
+"""Positions in ``Search.levels``: gap, weight of depth in the order, value of the best point, and
+the bound that the search has come down to."""
 
-SOLVE_LIMIT, TRIALS, LOOK_STEPS, ALONE, SIZE = range(5)
+SOLVE_LIMIT, TRIALS, LOOK_STEPS, ALONE, SIZE, STALLED = range(6)
 """Positions in ``Search.limits``: solves after which to pause; states to try in a split; rows that
-may enter in a try; slabs of a single node that is to be solved, -1 to search; and how many of its
-rows have a multiplier."""
+may enter in a try; slabs of a single node that is to be solved, -1 to search; how many of its
+rows have a multiplier; and how many leaves were expanded since the bound last came down."""
 
-_PLATEAU_TRIALS = 3
+_MORE_TRIALS = 3
 """How many times more states are tried while no split moves the bound."""
+
+_PLATEAU = 30
+"""Leaves expanded under one bound, after which it is taken for that of a plateau."""
+
+_PLATEAU_TRIALS = 12
+"""States to try in a split on a plateau, each child solved to the end: what tells splits apart
+there is which children are empty, and a look does not see that."""
+
+_MOVED = 1e-7
+"""By how much a bound comes down that is not taken for the same."""
 
 
 class Bank(NamedTuple):
@@ -110,8 +121,8 @@ class Search(NamedTuple):
         violation: [K], of the undecided states.
         here: children of the split at hand.
         best: children of the best split.
-        levels: [3], see the positions above.
-        limits: [5], see the positions above.
+        levels: [4], see the positions above.
+        limits: [6], see the positions above.
         point: [d], the best point.
     """
 
@@ -155,8 +166,8 @@ def make_search(dim: int, states: int, width: int, cuts: int, rows: int) -> Sear
         violation=np.zeros(states + 1),
         here=make_bank(width, dim),
         best=make_bank(width, dim),
-        levels=np.zeros(3),
-        limits=np.zeros(5, np.int64),
+        levels=np.zeros(4),
+        limits=np.zeros(6, np.int64),
         point=np.zeros(dim),
     )
 
@@ -385,6 +396,19 @@ def keep_child(
     return bank.bound[action]
 
 
+def on_plateau(search: Search) -> bool:
+    """Whether many leaves were expanded while the bound stayed where it is."""
+    return bool(search.limits[STALLED] > _PLATEAU)
+
+
+def note_bound(tree: Tree, search: Search, slot: int) -> None:
+    """Note the bound of the leaf that is expanded next."""
+    if tree.bound[slot] < search.levels[CEILING] - _MOVED:
+        search.levels[CEILING] = tree.bound[slot]
+        search.limits[STALLED] = 0
+    search.limits[STALLED] += 1
+
+
 def split_work(bound: float, ceiling: float, scale: float) -> float:
     """Guess of the work under a child, relative to a child that does not move the bound."""
     if bound == -math.inf:
@@ -405,7 +429,7 @@ def try_split(
     """Solve the children of a split; the guess of their work, inf once it is over the limit."""
     width = problem.current.shape[1]
     ceiling, t = tree.bound[slot], tree.radius[slot]
-    steps = search.limits[LOOK_STEPS]
+    steps = MANY if on_plateau(search) else search.limits[LOOK_STEPS]
     scale = max(1e-6, 0.02 * abs(ceiling))
     work = 0.0
     for action in range(width):
@@ -454,7 +478,7 @@ def choose_split(
         count = load_face(problem, rows, multipliers, tree.active[slot], search.face, work)
         count = keep_positive(search.face, count, tree.radius[slot], work)
     chosen, least, tried = -1, math.inf, 0
-    trials = search.limits[TRIALS]
+    trials = _PLATEAU_TRIALS if on_plateau(search) else search.limits[TRIALS]
     while tried < violated:
         state = next_candidate(problem, search)
         guess = try_split(problem, tree, search, slot, depth, count, state, least)
@@ -462,7 +486,7 @@ def choose_split(
         if guess < least:
             chosen, least = state, guess
             copy_bank(search.here, search.best)
-        if least == 0.0 or tried >= _PLATEAU_TRIALS * trials:
+        if least == 0.0 or tried >= _MORE_TRIALS * trials:
             break
         if tried >= trials and (trials == 1 or least < 0.9):
             break
@@ -545,6 +569,7 @@ def expand(problem: Problem, tree: Tree, search: Search, slot: int) -> None:
             return
         violated = 1
     tree.counts[EXPANSIONS] += 1
+    note_bound(tree, search, slot)
     state = choose_split(problem, tree, search, slot, depth, violated)
     release(tree, slot)
     open_children(problem, tree, search, node, state)
