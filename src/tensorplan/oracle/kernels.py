@@ -12,8 +12,9 @@ from tensorplan.errors import SettingError
 from tensorplan.oracle.arrays import LOOKS, SOLVES, Problem, Tree
 from tensorplan.oracle.tree import Runner, Search, run_tree
 
-COMPILE_AFTER = 4000
-"""Node solves and looks before the compiler is called: about a second of the plain functions."""
+COMPILE_AFTER, USUAL_DIM = 4000, 10
+"""Node solves and looks before the compiler is called, about a second of the plain functions in
+this dimension; in larger ones each counts for more."""
 
 PLAIN_CHUNK, COMPILED_CHUNK = 100, 20_000
 """Node solves between looks at the clock."""
@@ -32,7 +33,7 @@ class Kernels:
         if mode not in _MODES:
             raise SettingError(f"kernels={mode!r}", f"it must be one of {_MODES}", "Choose one.")
         self.mode = mode
-        self._done = 0
+        self._done = 0.0
 
     @property
     def compiled(self) -> bool:
@@ -51,7 +52,7 @@ class Kernels:
         runner = _load_compiled() if self.compiled else run_tree
         before = _work(tree)
         reason = runner(problem, tree, search)
-        self._done += _work(tree) - before
+        self._done += (_work(tree) - before) * max(1.0, (len(problem.objective) / USUAL_DIM) ** 2)
         return int(reason)
 
 

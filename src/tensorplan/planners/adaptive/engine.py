@@ -80,9 +80,6 @@ class StochasticEngine(ABC, Generic[StateT]):
         oracle: chooses the optimistic parameter.
     """
 
-    most_nodes: int | None = None
-    """Node solves after which a bound will do, where what attains it is not needed."""
-
     def __init__(
         self, access: LocalAccess, start: Handle, resolved: Resolved, oracle: SlabOracle
     ) -> None:
@@ -94,6 +91,11 @@ class StochasticEngine(ABC, Generic[StateT]):
         self._look_level = resolved.level / 2
         self.length = rollout_length(self.ranges, TAIL * resolved.delta)
         self.spent = Spent()
+
+    @property
+    def most_nodes(self) -> int | None:
+        """Node solves after which a bound will do, where what attains it is not needed."""
+        return None
 
     @property
     def grounds(self) -> str:

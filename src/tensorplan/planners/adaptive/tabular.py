@@ -28,6 +28,10 @@ UNSEEN = 0.02
 """A state is opened once visits times its largest value exceed this part of delta."""
 
 SPREAD_ROUNDS = 3
+"""How often ranges and radii sharpen one another in a step."""
+
+MOST_NODES = 50
+"""Node solves of a question."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +75,10 @@ class TabularState(State):
 class TabularEngine(StochasticEngine[TabularState]):
     """Features along the axes."""
 
-    most_nodes = 50
+    @property
+    def most_nodes(self) -> int | None:
+        """Few node solves: propagation has said what there is to say before any search."""
+        return MOST_NODES
 
     def make_book(self, level: float) -> Book:
         """A state for each axis; with stages an axis could be met at several."""
