@@ -26,6 +26,7 @@ from tensorplan.planners.adaptive import (
     engine_for,
     find_misfit,
     fine_oracle,
+    first_state,
     fit,
     labelled,
     refit,
@@ -208,7 +209,7 @@ def plan_adaptively(
         oracle = fine_oracle(resolved, access.features(start)[0])
     check_oracle(oracle)
     engine = engine_for(access.local, start, resolved, oracle, seed=seed)
-    return _driven(access, start, engine, oracle, watch, engine.begin())
+    return _driven(access, start, engine, oracle, watch, first_state(engine, seed=seed))
 
 
 def _driven(

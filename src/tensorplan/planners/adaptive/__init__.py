@@ -6,6 +6,7 @@ from tensorplan.planners.adaptive.engines import (
     check_oracle,
     engine_for,
     fine_oracle,
+    first_state,
     refit,
 )
 from tensorplan.planners.adaptive.misfit import Misfit, confidence_of, find_misfit, fit
@@ -37,6 +38,7 @@ __all__ = [
     "engine_for",
     "find_misfit",
     "fine_oracle",
+    "first_state",
     "fit",
     "labelled",
     "refit",

@@ -10,9 +10,12 @@ from tensorplan.errors import SettingError
 from tensorplan.local import Handle, LocalAccess
 from tensorplan.oracle import Oracle, SlabOracle
 from tensorplan.planners.adaptive.deterministic import DeterministicEngine
+from tensorplan.planners.adaptive.engine import StochasticEngine
+from tensorplan.planners.adaptive.explore import explored
 from tensorplan.planners.adaptive.general import GeneralEngine
-from tensorplan.planners.adaptive.records import Engine
+from tensorplan.planners.adaptive.records import AdaptiveState, Engine
 from tensorplan.planners.adaptive.settings import AdaptiveSettings, Resolved
+from tensorplan.planners.adaptive.state import State
 from tensorplan.planners.adaptive.tabular import TabularEngine
 from tensorplan.planners.names import check_names
 from tensorplan.records import FloatArray
@@ -56,6 +59,21 @@ def engine_for(
 
 _PLANNER = 1 << 31
 """Sets the planner's own random numbers apart from those of the simulator."""
+
+
+def first_state(engine: Engine, *, seed: int) -> AdaptiveState:
+    """The state that a run begins with; random rollouts come first where they are asked for.
+
+    Args:
+        engine: of the run.
+        seed: of what the planner itself draws.
+    """
+    state = engine.begin()
+    own = cast("object", engine)
+    if not engine.resolved.settings.explore or not isinstance(own, StochasticEngine):
+        return state  # the deterministic engine walks at random in its first step
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PLANNER,)))
+    return explored(cast("StochasticEngine[Any]", own), cast("State", state), rng)
 
 
 def own_search(oracle: Oracle) -> SlabOracle:
