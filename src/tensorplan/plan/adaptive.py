@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
-from tensorplan.local import Handle
+from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle
 from tensorplan.plan.base import Budget, Plan, Watcher
 from tensorplan.plan.diagnosis import Diagnosis, Witness
@@ -33,7 +33,7 @@ from tensorplan.planners.adaptive import (
     resolve,
 )
 from tensorplan.planners.driver import drive
-from tensorplan.records import FloatArray, Status
+from tensorplan.records import FloatArray, IntArray, Phase, Status
 
 MOST_FITS = 40
 """How often a fitted eta may grow."""
@@ -189,6 +189,12 @@ class AdaptivePlan(Plan):
         if known is not None:
             return known
         return int(self._policy.actions(here, stage, (call,))[0])
+
+    def _choose_many(self, here: Handle, step: int, key: Key) -> IntArray:
+        known = self._replay.follow(step)
+        if known is not None:
+            return np.full(here.size, known, np.int64)
+        return self._policy.actions(here, here.stage, key, phase=Phase.VERIFY)
 
     def _steps(self) -> int:
         return self._engine.episode_length

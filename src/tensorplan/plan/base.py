@@ -14,11 +14,13 @@ import numpy as np
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
 from tensorplan.hypotheses import Hypotheses
-from tensorplan.local import Handle
+from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle, OracleName, make_oracle
+from tensorplan.plan.evaluation import Evaluation, check_request, fresh_returns, judged
 from tensorplan.records import (
     Certificate,
     FloatArray,
+    IntArray,
     IterationEvent,
     Phase,
     Queries,
@@ -102,6 +104,7 @@ class Plan(ABC):
         self._access, self._start, self._oracle = access, start, oracle
         self._acts = self._episodes = 0
         self._calls, self._call = count(1), 0
+        self._returns = np.zeros(0)
         self.oracle = oracle.name
         self.certificate = certificate
 
@@ -134,6 +137,16 @@ class Plan(ABC):
             stage: its stage.
             call: names this call among those of all plans over one access.
             step: of an episode that is played from the start, from 0.
+        """
+
+    @abstractmethod
+    def _choose_many(self, here: Handle, step: int, key: Key) -> IntArray:
+        """Actions for n states that rollouts from the start have come to: [n].
+
+        Args:
+            here: the states.
+            step: of the episode, from 0.
+            key: names the call.
         """
 
     def _steps(self) -> int | None:
@@ -210,6 +223,31 @@ class Plan(ABC):
             self._episodes += 1
             returns[episode] = self._play_once()
         return returns
+
+    def evaluate(self, rollouts: int = 1000, *, confidence: float = 0.95) -> Evaluation:
+        """What the policy is worth from the planned start, by fresh rollouts.
+
+        The bound holds however often one asks and whenever one stops; the rollouts of all calls
+        count together. All of it is counted under ``verify``.
+
+        Args:
+            rollouts: how many more.
+            confidence: of the lower bound.
+        """
+        check_request(rollouts, confidence)
+        check_usable(self.status)
+        before = self.queries.total
+        fresh = fresh_returns(
+            self._access,
+            self._start,
+            self._choose_many,
+            rollouts,
+            steps=self._steps(),
+            call=next(self._calls),
+        )
+        self._returns = np.concatenate([self._returns, fresh])
+        spent = self.queries.total - before
+        return judged(self._access, self._returns, confidence, spent)
 
     def __str__(self) -> str:
         """How planning ended, in a few lines."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorplan.access import Access
 from tensorplan.errors import SettingError
-from tensorplan.local import Handle
+from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle
 from tensorplan.plan.base import Budget, Plan, Watcher
 from tensorplan.planners.driver import drive
@@ -22,7 +22,7 @@ from tensorplan.planners.paper import (
     paper_settings,
 )
 from tensorplan.planners.world import SimulatorWorld
-from tensorplan.records import FloatArray
+from tensorplan.records import FloatArray, IntArray, Phase
 
 MOST_UNASKED = 10**10
 """Queries of one iteration beyond which a run wants a budget."""
@@ -68,6 +68,9 @@ class PaperPlan(Plan):
 
     def _choose(self, here: Handle, stage: int, call: int, step: int | None = None) -> int:
         return int(self._policy.actions(here, stage, (call,))[0])
+
+    def _choose_many(self, here: Handle, step: int, key: Key) -> IntArray:
+        return self._policy.actions(here, here.stage, key, phase=Phase.VERIFY)
 
 
 def plan_by_paper(

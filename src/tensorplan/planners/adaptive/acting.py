@@ -26,20 +26,20 @@ class GreedyPolicy:
         self._access, self._resolved = access, resolved
         self._theta, self._order = theta, order
 
-    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
+    def actions(
+        self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
+    ) -> IntArray:
         """The first action that passes at each of n states, or the best one: [n]."""
         rows = range(states.size)
-        return np.array([self._action(states, stage, row, key) for row in rows], np.int64)
+        return np.array([self._action(states, stage, (*key, row), phase) for row in rows], np.int64)
 
-    def _action(self, states: Handle, stage: int, row: int, key: Key) -> int:
-        state = self._access.take(states, [row])
+    def _action(self, states: Handle, stage: int, key: Key, phase: Phase) -> int:
+        state = self._access.take(states, [key[-1]])
         value = float(self._access.features(state)[0] @ self._theta)
         allowed = self._access.allowed(state)[0]
         errors: dict[int, float] = {}
         for action in self._order[allowed[self._order]].tolist():
-            moved = self._access.advance(
-                state, stage, [action], phase=Phase.ACT, key=(*key, row, action)
-            )
+            moved = self._access.advance(state, stage, [action], phase=phase, key=(*key, action))
             after = float(self._access.features(moved.states)[0] @ self._theta)
             error = float(moved.rewards[0]) + self._access.spec.discount * after - value
             left = 0.0 if moved.terminated[0] else 1.0

@@ -62,9 +62,11 @@ class ExecutedPolicy:
     def __init__(self, access: LocalAccess, policy: RolloutPolicy) -> None:
         self._access, self._policy = access, policy
 
-    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
+    def actions(
+        self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
+    ) -> IntArray:
         """Actions for n states: [n]."""
-        return self._policy.act(self._access, states, Phase.ACT, key)[0]
+        return self._policy.act(self._access, states, phase, key)[0]
 
 
 class StochasticEngine(ABC, Generic[StateT]):

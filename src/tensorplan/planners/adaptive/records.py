@@ -11,7 +11,7 @@ from tensorplan.hypotheses import Hypotheses
 from tensorplan.local import Handle, Key
 from tensorplan.oracle.base import Optimum
 from tensorplan.planners.adaptive.settings import Resolved
-from tensorplan.records import FloatArray, IntArray, IterationEvent, Status
+from tensorplan.records import FloatArray, IntArray, IterationEvent, Phase, Status
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,10 @@ class AdaptiveState:
 class Policy(Protocol):
     """How a plan acts at states that the environment brings up."""
 
-    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
-        """Actions for n states: [n]."""
+    def actions(
+        self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
+    ) -> IntArray:
+        """Actions for n states: [n]; what is asked for them is counted under a phase."""
         ...
 
 

@@ -187,8 +187,10 @@ class PaperPolicy:
     def __init__(self, access: LocalAccess, theta: FloatArray, resolved: Resolved) -> None:
         self._access, self._theta, self._resolved = access, theta, resolved
 
-    def actions(self, states: Handle, stage: int, key: Key) -> IntArray:
+    def actions(
+        self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
+    ) -> IntArray:
         """Actions for n states: [n]."""
         draws = self._resolved.sizes.test_draws
-        measurement = self._access.measure(states, stage, draws, phase=Phase.ACT, key=key)
+        measurement = self._access.measure(states, stage, draws, phase=phase, key=key)
         return select(measurement, self._theta, self._resolved.settings.rule)[0]
