@@ -35,7 +35,9 @@ KINDS: dict[str, tuple[Simulator, dict[str, Any]]] = {
 
 def made(kind: str) -> tuple[Simulator, Plan]:
     simulator, settings = KINDS[kind]
-    return simulator, plan(simulator, **settings)
+    planner: Any = plan
+    found: Plan = planner(simulator, **settings)
+    return simulator, found
 
 
 def changed(path: Path, **words: Any) -> None:

@@ -11,7 +11,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +42,14 @@ def read_archive(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     """The words and arrays of a file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            words = json.loads(archive.read(_WORDS))
+            content: object = json.loads(archive.read(_WORDS))
             numbers = io.BytesIO(archive.read(_NUMBERS))
     except FileNotFoundError:
         raise _refusal(path, "there is no such file", "Check the path.") from None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise _refusal(path, f"it is no plan, or damaged ({error})", "Save it anew.") from None
-    schema = words.get("schema") if isinstance(words, dict) else None
+    words = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    schema = words.get("schema")
     if schema != SCHEMA:
         rule = f"its schema is {schema!r}, and this version reads {SCHEMA!r} only"
         raise _refusal(path, rule, "Plan anew, or read it with the version that wrote it.")
