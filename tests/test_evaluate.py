@@ -34,17 +34,17 @@ def coin(pay: float = 0.5, discount: float | None = None) -> Simulator:
 
 class TestStochastic:
     def test_against_the_exact_value_of_the_policy(self) -> None:
-        simulator = problems.make("river-swim", horizon=6)
+        simulator = problems.make("frozen-lake", horizon=8)
         assert isinstance(simulator, TableSimulator)
-        made = plan(simulator, delta=4.0, budget=Budget(queries=200_000))
-        states, stages = range(simulator.process.states), range(1, 7)
+        made = plan(simulator, delta=0.3, budget=Budget(queries=15_000))
+        states, stages = range(simulator.process.states), range(1, 9)
         # A table is played alike whenever it is asked.
         actions = [[made.action(state, stage) for state in states] for stage in stages]
         exact = evaluate(simulator.process, np.array(actions, np.int64))
         value = start_value(simulator.process, exact.values)
         found = made.evaluate(4000)
-        assert found.standard_error is not None
-        assert abs(found.mean - value) <= 5 * found.standard_error
+        assert found.standard_error
+        assert abs(found.mean - value) <= 5 * found.standard_error + 1e-9
         assert found.lower <= value
 
     def test_the_bound_holds_as_often_as_it_says(self) -> None:

@@ -37,6 +37,7 @@ def test_public_names_are_these() -> None:
         "diagnose",
         "from_functions",
         "from_table",
+        "load",
         "plan",
         "plan_session",
         "problems",

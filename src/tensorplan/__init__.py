@@ -2,7 +2,7 @@
 
 from tensorplan import adapters, problems, testing
 from tensorplan.finite import from_table
-from tensorplan.plan import Budget, Plan, diagnose, plan
+from tensorplan.plan import Budget, Plan, diagnose, load, plan
 from tensorplan.problem import Simulator, from_functions
 from tensorplan.records import Certificate, Spec, Status, Step
 from tensorplan.session_plan import SessionPlan, plan_session
@@ -20,6 +20,7 @@ __all__ = [
     "diagnose",
     "from_functions",
     "from_table",
+    "load",
     "plan",
     "plan_session",
     "problems",

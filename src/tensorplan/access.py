@@ -82,6 +82,11 @@ class Access:
         return self._simulator.spec
 
     @property
+    def seed(self) -> int:
+        """Of all random streams."""
+        return self._seed
+
+    @property
     def queries(self) -> Queries:
         """The queries so far."""
         return self.meter.read()

@@ -277,6 +277,87 @@ def failure_bound(dim: int, actions: int, *, realizable: bool = True) -> int:
     return symmetric_dimension(dim, actions) - realizable
 
 
+@dataclass(frozen=True)
+class AdaptiveConstants:
+    """Constants of Theorem C, the worst-case mode of the adaptive planner (theory C, F10.8).
+
+    Rewards in [0, 1], lambda = eta = 0.
+
+    Attributes:
+        pass_tolerance: kappa_p = 3 delta/4H.
+        fail_tolerance: kappa_f = 3 delta/8H.
+        refined_tolerance: kappa_1 = delta/3H.
+        zeta: delta/8H; zeta_1 is half of it, zeta_2 and zeta_3 a quarter each.
+        dimension: p = C(d+A, A).
+        margin: x = kappa_1^A / (3 sqrt p).
+        failures: N = floor(p ln((5 (1+B^2))^(A/2) / x) / ln(3/sqrt e)), B1'.
+        rollouts: n_1 = ceil(16 B/delta ln((N+1)/zeta_3)).
+        level: alpha = min(zeta_2/(2 (N+1) n_1 H A), delta/(16 B H A)).
+        test_draws: n_2 = ceil(128 H^2 (1+2B)^2 / (9 delta^2) ln(4/alpha)), the cap of a test.
+        refine_draws: n_3 at stages 1 to H, the larger of H_h^2/(2 r_h^2) ln(2N/zeta_1) with
+            r_h = x/H_h^(A-1), and 288 H^2 (1+2B)^2/delta^2 ln(4NA/zeta_2).
+        query_bound: (N+1) n_1 H (A n_2 + 1) + N A n_3 + H A n_2.
+    """
+
+    pass_tolerance: Decimal
+    fail_tolerance: Decimal
+    refined_tolerance: Decimal
+    zeta: Decimal
+    dimension: int
+    margin: Decimal
+    failures: int
+    rollouts: int
+    level: Decimal
+    test_draws: int
+    refine_draws: tuple[int, ...]
+    query_bound: int
+
+
+def adaptive_constants(setting: Setting) -> AdaptiveConstants:
+    """Constants of Theorem C, for 0 < delta < H."""
+    stages = setting.horizon
+    if stages is None or setting.delta >= stages:
+        raise SettingError(
+            f"delta={setting.delta!r} with horizon={stages!r}",
+            "Theorem C is for a horizon H and delta below H",
+            "Give a horizon and a smaller delta.",
+        )
+    actions, p = setting.actions, symmetric_dimension(setting.dim, setting.actions)
+    with _precision(_REAL_DIGITS):
+        norm, delta = _decimal(setting.norm), _decimal(setting.delta)
+        step, tested = delta / stages, stages * actions
+        margin = (step / 3) ** actions / (3 * Decimal(p).sqrt())
+        zeta, power = step / 8, actions * (5 * (1 + norm**2)).ln() / 2
+        failures = math.floor(p * (power - margin.ln()) / (Decimal(3).ln() - Decimal("0.5")))
+        rollouts = math.ceil(16 * norm / delta * (4 * (failures + 1) / zeta).ln())
+        level = min(zeta / (8 * (failures + 1) * rollouts * tested), delta / (16 * norm * tested))
+        noise = ((1 + 2 * norm) / step) ** 2
+        tests = math.ceil(128 * noise / 9 * (4 / level).ln())
+        seen = 288 * noise * (16 * failures * actions / zeta).ln()
+        kept = (4 * failures / zeta).ln() / 2
+        refined = tuple(
+            math.ceil(max((Decimal(left) ** actions / margin) ** 2 * kept, seen))
+            for left in range(stages, 0, -1)
+        )
+    whole_test = tested * tests
+    return AdaptiveConstants(
+        pass_tolerance=3 * step / 4,
+        fail_tolerance=3 * step / 8,
+        refined_tolerance=step / 3,
+        zeta=zeta,
+        dimension=p,
+        margin=margin,
+        failures=failures,
+        rollouts=rollouts,
+        level=level,
+        test_draws=tests,
+        refine_draws=refined,
+        query_bound=(failures + 1) * rollouts * (whole_test + stages)
+        + failures * actions * refined[0]
+        + whole_test,
+    )
+
+
 def bounds_table(setting: Setting, discount: float | None = None) -> list[BoundRow]:
     """Every constant as printed and as corrected, with the horizons if there is a discount."""
     printed, corrected = Errata.printed(), Errata.corrected()

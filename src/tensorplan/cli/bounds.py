@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 from tensorplan.cli.codes import ExitCode
 from tensorplan.cli.command import Command, UsageError, count
 from tensorplan.cli.output import emit, emit_json, short, table
-from tensorplan.theory import BoundRow, Setting, bounds_table
+from tensorplan.theory import BoundRow, Setting, adaptive_constants, bounds_table
 
 SYMBOLS: Final = {
     "horizon": ("H", "stages after which the process is cut"),
@@ -69,6 +70,7 @@ def _data(setting: Setting, discount: float | None, rows: Sequence[BoundRow]) ->
         "discount": discount,
         "printed": {SYMBOLS[row.name][0]: row.printed for row in rows},
         "corrected": {SYMBOLS[row.name][0]: row.corrected for row in rows},
+        "adaptive": _adaptive(setting, discount),
     }
 
 
@@ -78,11 +80,34 @@ def _text(setting: Setting, discount: float | None, rows: Sequence[BoundRow]) ->
         f"d={setting.dim} A={setting.actions} {process} B={setting.norm:g} "
         f"delta={setting.delta:g}, rewards in [0, 1]"
     )
+    adaptive = _adaptive(setting, discount)
     cells = [
-        (SYMBOLS[name][0], short(printed), short(corrected), SYMBOLS[name][1])
+        (
+            SYMBOLS[name][0],
+            short(printed),
+            short(corrected),
+            short(adaptive.get(SYMBOLS[name][0])),
+            SYMBOLS[name][1],
+        )
         for name, printed, corrected in rows
     ]
-    return f"{title}\n\n{table(('', 'printed', 'corrected', ''), cells)}"
+    return f"{title}\n\n{table(('', 'printed', 'corrected', 'adaptive', ''), cells)}"
+
+
+def _adaptive(setting: Setting, discount: float | None) -> dict[str, int | Decimal]:
+    """What stands in the place of the paper's constants in Theorem C, by their symbols."""
+    if discount is not None:
+        return {}
+    found = adaptive_constants(setting)
+    return {
+        "zeta": found.zeta,
+        "E_d": found.failures,
+        "n1": found.rollouts,
+        "n2": found.test_draws,
+        "n3": found.refine_draws[0],
+        "queries": found.query_bound,
+        "tolerance": found.pass_tolerance,
+    }
 
 
 COMMAND: Final = Command(
@@ -90,7 +115,9 @@ COMMAND: Final = Command(
     summary="the paper's constants, as printed and as corrected",
     about="The constants of the paper, as printed and with its errata corrected. They are the "
     "worst case's: they say what is provably enough, not what a run needs. With --discount they "
-    "are those of the process cut at the horizon H.",
+    "are those of the process cut at the horizon H. The column 'adaptive' has what stands in their "
+    "place in the worst-case bound of the adaptive algorithm (Theorem C): its N for E_d, its "
+    "3 delta/4H for the tolerance, n3 at the first stage.",
     examples=(
         "tensorplan bounds --dim 2 --actions 2 --horizon 2 --norm 1 --delta .5",
         "tensorplan bounds --dim 2 --actions 2 --norm 1 --delta .5 --discount .9",

@@ -12,6 +12,7 @@ from tensorplan.plan.adaptive import AdaptivePlan, plan_adaptively
 from tensorplan.plan.base import Budget, Plan, Watcher, check_door, chosen_oracle
 from tensorplan.plan.diagnosis import Diagnosis
 from tensorplan.plan.paper import PaperPlan, plan_by_paper
+from tensorplan.plan.saved import LoadedPlan, load
 from tensorplan.planners.adaptive import FITTED
 from tensorplan.problem import Simulator
 from tensorplan.records import whole
@@ -20,11 +21,13 @@ __all__ = [
     "AdaptivePlan",
     "Budget",
     "Diagnosis",
+    "LoadedPlan",
     "PaperPlan",
     "Plan",
     "PlannerName",
     "Watcher",
     "diagnose",
+    "load",
     "plan",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle
 from tensorplan.plan.base import Budget, Plan, Watcher
 from tensorplan.plan.diagnosis import Diagnosis, Witness
+from tensorplan.plan.files import Arrays
 from tensorplan.plan.replay import Replay
 from tensorplan.planners.adaptive import (
     FITTED,
@@ -28,6 +30,7 @@ from tensorplan.planners.adaptive import (
     fine_oracle,
     first_state,
     fit,
+    kept_policy,
     labelled,
     refit,
     resolve,
@@ -195,6 +198,20 @@ class AdaptivePlan(Plan):
         if known is not None:
             return np.full(here.size, known, np.int64)
         return self._policy.actions(here, here.stage, key, phase=Phase.VERIFY)
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
+        words, arrays = super()._content()
+        resolved, trajectory = self.resolved, self._state.trajectory
+        kind, numbers = kept_policy(self._policy)
+        actions = () if trajectory is None else trajectory.actions
+        own = {
+            "policy": kind,
+            "settings": asdict(resolved.settings),
+            "norm": resolved.norm,
+            "eta": resolved.eta_given,
+            "fitted": resolved.fitted,
+        }
+        return words | own, {**arrays, **numbers, "trajectory": np.array(actions, np.int64)}
 
     def _steps(self) -> int:
         return self._engine.episode_length

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from tensorplan.hypotheses import Hypotheses
 from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle, OracleName, make_oracle
 from tensorplan.plan.evaluation import Evaluation, check_request, fresh_returns, judged
+from tensorplan.plan.files import Arrays, write_archive
 from tensorplan.records import (
     Certificate,
     FloatArray,
@@ -249,6 +251,15 @@ class Plan(ABC):
         spent = self.queries.total - before
         return judged(self._access, self._returns, confidence, spent)
 
+    def save(self, path: str | Path) -> None:
+        """Write what it takes to act, to evaluate and to print; :func:`tensorplan.load` reads it.
+
+        Args:
+            path: of the file, a zip archive of JSON and arrays; nothing in it is executed. The
+                start state and other handles of the simulator are not kept.
+        """
+        write_archive(path, *self._content())
+
     def __str__(self) -> str:
         """How planning ended, in a few lines."""
         head = f"{self.status.value} plan after {self.queries.total} queries"
@@ -270,6 +281,35 @@ class Plan(ABC):
             "theta": self.theta.tolist(),
             "oracle": self.oracle,
             "nodes": self.nodes,
+        }
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
+        """Words and arrays of a file."""
+        events = self.events
+        failed = [(-1, -1) if event.failed is None else event.failed for event in events]
+        words = {
+            "planner": self.planner,
+            "status": self.status.value,
+            "certificate": asdict(self.certificate),
+            "spec": asdict(self._access.spec),
+            "seed": self._access.seed,
+            "oracle": self.oracle,
+            "nodes": self.nodes,
+            "critical_states": self.critical_states,
+            "episode_cost": self.episode_cost,
+            "steps": self._steps(),
+        }
+        counts = [
+            (event.iteration, *pair, event.queries, event.nodes)
+            for event, pair in zip(events, failed, strict=True)
+        ]
+        dim = self._access.spec.dim
+        return words, {
+            "theta": self.theta,
+            "start": self._access.features(self._start)[0],
+            "event_counts": np.array(counts, np.int64).reshape(-1, 5),
+            "event_values": np.array([(e.upper, e.predicted) for e in events]).reshape(-1, 2),
+            "event_thetas": np.array([e.theta for e in events], np.float64).reshape(-1, dim),
         }
 
     def _act(self, here: Handle, stage: int, step: int | None = None) -> int:

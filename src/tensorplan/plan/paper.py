@@ -12,6 +12,7 @@ from tensorplan.errors import SettingError
 from tensorplan.local import Handle, Key
 from tensorplan.oracle import Oracle
 from tensorplan.plan.base import Budget, Plan, Watcher
+from tensorplan.plan.files import Arrays
 from tensorplan.planners.driver import drive
 from tensorplan.planners.paper import (
     PaperPlanner,
@@ -65,6 +66,18 @@ class PaperPlan(Plan):
     def summary(self) -> dict[str, Any]:
         """Everything a reader of results needs, as plain data."""
         return super().summary() | {"sizes": asdict(self.resolved.sizes)}
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
+        words, arrays = super()._content()
+        resolved = self.resolved
+        settings = {
+            "delta": resolved.settings.delta,
+            "norm": resolved.norm,
+            "rule": resolved.settings.rule,
+            "sizes": asdict(resolved.sizes),
+        }
+        own = {"policy": "paper", "settings": settings, "norm": resolved.norm}
+        return words | own, {**arrays, "trajectory": np.zeros(0, np.int64)}
 
     def _choose(self, here: Handle, stage: int, call: int, step: int | None = None) -> int:
         return int(self._policy.actions(here, stage, (call,))[0])

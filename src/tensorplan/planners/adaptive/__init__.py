@@ -9,6 +9,7 @@ from tensorplan.planners.adaptive.engines import (
     first_state,
     refit,
 )
+from tensorplan.planners.adaptive.keeping import kept_policy, policy_from
 from tensorplan.planners.adaptive.misfit import Misfit, confidence_of, find_misfit, fit
 from tensorplan.planners.adaptive.records import AdaptiveState, Engine, Policy, Trajectory
 from tensorplan.planners.adaptive.settings import (
@@ -40,7 +41,9 @@ __all__ = [
     "fine_oracle",
     "first_state",
     "fit",
+    "kept_policy",
     "labelled",
+    "policy_from",
     "refit",
     "resolve",
 ]

@@ -24,7 +24,7 @@ class GreedyPolicy:
         self, access: LocalAccess, resolved: Resolved, theta: FloatArray, order: IntArray
     ) -> None:
         self._access, self._resolved = access, resolved
-        self._theta, self._order = theta, order
+        self.theta, self.order = theta, order
 
     def actions(
         self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
@@ -35,12 +35,12 @@ class GreedyPolicy:
 
     def _action(self, states: Handle, stage: int, key: Key, phase: Phase) -> int:
         state = self._access.take(states, [key[-1]])
-        value = float(self._access.features(state)[0] @ self._theta)
+        value = float(self._access.features(state)[0] @ self.theta)
         allowed = self._access.allowed(state)[0]
         errors: dict[int, float] = {}
-        for action in self._order[allowed[self._order]].tolist():
+        for action in self.order[allowed[self.order]].tolist():
             moved = self._access.advance(state, stage, [action], phase=phase, key=(*key, action))
-            after = float(self._access.features(moved.states)[0] @ self._theta)
+            after = float(self._access.features(moved.states)[0] @ self.theta)
             error = float(moved.rewards[0]) + self._access.spec.discount * after - value
             left = 0.0 if moved.terminated[0] else 1.0
             if error >= -self._resolved.slack(left) - tolerance(self._resolved):

@@ -61,13 +61,13 @@ class ExecutedPolicy:
     """A policy of rollouts as a plan acts by it: the same procedure, with fresh draws (F4)."""
 
     def __init__(self, access: LocalAccess, policy: RolloutPolicy) -> None:
-        self._access, self._policy = access, policy
+        self._access, self.followed = access, policy
 
     def actions(
         self, states: Handle, stage: int, key: Key, *, phase: Phase = Phase.ACT
     ) -> IntArray:
         """Actions for n states: [n]."""
-        return self._policy.act(self._access, states, phase, key)[0]
+        return self.followed.act(self._access, states, phase, key)[0]
 
 
 class StochasticEngine(ABC, Generic[StateT]):
