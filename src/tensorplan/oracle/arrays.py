@@ -69,16 +69,16 @@ class Problem(NamedTuple):
 
 
 class Face(NamedTuple):
-    """The active rows of a node: an orthonormal basis, and what moves along it.
+    """The active rows of a node, in an orthonormal basis Q of the whole space.
 
-    With N the matrix of the k active normals, N' = Q' R; the point of least norm on the face is
-    Q' nearest; the projection of t c onto the face is Q' nearest + t (c - Q' along).
+    The first k directions of Q span the k active normals N, N' = Q' R. The point of least norm on
+    the face is Q' nearest; the projection of t c onto the face is that and t times the parts of c
+    along the other directions.
 
     Attributes:
-        basis: Q [d, d], the first k rows in use.
-        triangle: R [d, d], upper triangular.
-        pivots: [d], reciprocals of its diagonal.
-        nearest: [d].
+        basis: Q [d, d].
+        inverse: [d, d], in row j the first j + 1 entries of column j of the inverse of R.
+        nearest: [d], the first k in use.
         along: Q c [d].
         rows: [d], the active rows.
         sides: [d], 1.0 where the upper side is active, -1.0 where the lower one is.
@@ -86,8 +86,7 @@ class Face(NamedTuple):
     """
 
     basis: FloatArray
-    triangle: FloatArray
-    pivots: FloatArray
+    inverse: FloatArray
     nearest: FloatArray
     along: FloatArray
     rows: IntArray

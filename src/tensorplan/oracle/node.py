@@ -26,12 +26,14 @@ import numpy as np
 
 from tensorplan.oracle.arrays import ACTIONS, Face, Int32Array, Problem
 from tensorplan.oracle.primitives import (
-    back_substitute,
     dual_bound,
     face_point,
     most_broken,
+    rotate_out,
     scan_cuts,
+    solve_face,
     split_off,
+    turn_rest,
 )
 from tensorplan.records import BoolArray, FloatArray, IntArray
 
@@ -42,6 +44,9 @@ VIOLATION = 1e-11
 
 DEPENDENT = 1e-8
 """Length below which the rest of a row outside the active ones is taken for rounding."""
+
+FLAT_SLOPE = 1e-12
+"""Part of the objective along a face that is rounding."""
 
 MATCH = 1e-12
 """Relative change of t below which the norm is matched."""
@@ -95,6 +100,7 @@ def append_row(problem: Problem, face: Face, count: int, row: int, side: float, 
     length = split_off(face.basis, count, problem.normals[row], work.parts, work.rest)
     if count == len(work.theta) or length <= DEPENDENT:
         return count
+    solve_face(face, count, work.parts, work.ratio)
     level = problem.high[row] if side > 0.0 else problem.low[row]
     return adopt_row(problem, face, count, row, side, level, length, work)
 
@@ -109,18 +115,13 @@ def adopt_row(
     length: float,
     work: Solve,
 ) -> int:
-    """Make the row active that has just been split off into ``work``; the new count."""
-    along = 0.0
-    for j in range(len(work.rest)):
-        face.basis[count, j] = work.rest[j] / length
-        along += face.basis[count, j] * problem.objective[j]
+    """Make the row active that has been split off into ``work``, and solved for; the new count."""
     for i in range(count):
-        face.triangle[i, count] = work.parts[i]
+        face.inverse[count, i] = -work.ratio[i] / length
         level -= work.parts[i] * face.nearest[i]
-    face.triangle[count, count] = length
-    face.pivots[count] = 1.0 / length
+    face.inverse[count, count] = 1.0 / length
     face.nearest[count] = level / length
-    face.along[count] = along
+    turn_rest(face, count, length, work.parts, work.rest)
     face.rows[count] = row
     face.sides[count] = side
     work.active[row] = True
@@ -143,43 +144,19 @@ def let_go(face: Face, work: Solve) -> None:
 
 
 def drop_row(face: Face, count: int, position: int, work: Solve) -> int:
-    """Make a row inactive: Givens rotations keep R triangular; the new count.
+    """Make a row inactive; the new count.
 
     The direction that is given up is left behind the rows in use, and the parts of the vector that
     was split off last are rotated with it.
     """
-    dim = face.basis.shape[1]
     last = count - 1
-    parts = work.parts
     work.active[face.rows[position]] = False
     work.counts[HELD] = last
     for k in range(position, last):
         face.rows[k] = face.rows[k + 1]
         face.sides[k] = face.sides[k + 1]
         face.weights[k] = face.weights[k + 1]
-        for i in range(k + 2):
-            face.triangle[i, k] = face.triangle[i, k + 1]
-    for k in range(position, last):
-        upper, lower = face.triangle[k, k], face.triangle[k + 1, k]
-        length = math.sqrt(upper * upper + lower * lower)
-        cosine, sine = upper / length, lower / length
-        face.pivots[k] = 1.0 / length
-        for j in range(k, last):
-            above, below = face.triangle[k, j], face.triangle[k + 1, j]
-            face.triangle[k, j] = cosine * above + sine * below
-            face.triangle[k + 1, j] = cosine * below - sine * above
-        for j in range(dim):
-            above, below = face.basis[k, j], face.basis[k + 1, j]
-            face.basis[k, j] = cosine * above + sine * below
-            face.basis[k + 1, j] = cosine * below - sine * above
-        above, below = parts[k], parts[k + 1]
-        parts[k], parts[k + 1] = cosine * above + sine * below, cosine * below - sine * above
-        above, below = face.nearest[k], face.nearest[k + 1]
-        face.nearest[k] = cosine * above + sine * below
-        face.nearest[k + 1] = cosine * below - sine * above
-        above, below = face.along[k], face.along[k + 1]
-        face.along[k] = cosine * above + sine * below
-        face.along[k + 1] = cosine * below - sine * above
+    rotate_out(face, count, position, work.parts)
     return last
 
 
@@ -187,7 +164,7 @@ def weigh(face: Face, count: int, t: float, work: Solve) -> int:
     """Multipliers of the projection of t c onto the active rows; position of the least one."""
     for k in range(count):
         work.limit[k] = t * face.along[k] - face.nearest[k]
-    back_substitute(face, count, work.limit, work.ratio)
+    solve_face(face, count, work.limit, work.ratio)
     least = 0
     for k in range(count):
         face.weights[k] = face.sides[k] * work.ratio[k]
@@ -255,6 +232,15 @@ def contradict(face: Face, count: int, row: int, side: float, work: Solve) -> No
     work.multipliers[count] = side
 
 
+def free_slope(face: Face, count: int) -> float:
+    """Length of the part of c along a face; 0 where it is rounding."""
+    square = 0.0
+    for i in range(count, len(face.along)):
+        square += face.along[i] * face.along[i]
+    slope = math.sqrt(square)
+    return slope if slope > FLAT_SLOPE else 0.0
+
+
 def project(
     problem: Problem, path: IntArray, depth: int, face: Face, count: int, t: float, work: Solve
 ) -> tuple[int, int]:
@@ -266,7 +252,7 @@ def project(
         (status, count). After EMPTY the last ``count + 1`` rows and multipliers of ``work`` are a
         combination of rows that contradict one another.
     """
-    face_point(face, count, problem.objective, t, work.theta)
+    face_point(face, count, t, free_slope(face, count), work.theta)
     scanned, moved = False, False
     row, excess = -1, -math.inf
     if depth > 0:
@@ -274,7 +260,7 @@ def project(
     while work.counts[STEPS] > 0:
         if excess <= VIOLATION and moved:
             # NOTE: theta was updated step by step; what it has lost to rounding comes back.
-            face_point(face, count, problem.objective, t, work.theta)
+            face_point(face, count, t, free_slope(face, count), work.theta)
             moved = scanned = False
         if excess <= VIOLATION and not scanned:
             row, excess = worst_row(problem, path, depth, True, work)
@@ -304,7 +290,7 @@ def enter_row(problem: Problem, face: Face, count: int, row: int, work: Solve) -
     gained = 0.0
     length = split_off(face.basis, count, problem.normals[row], work.parts, work.rest)
     while True:
-        back_substitute(face, count, work.parts, work.ratio)
+        solve_face(face, count, work.parts, work.ratio)
         full = math.inf
         if count < dim and length > DEPENDENT:
             full = max(0.0, excess) / (length * length)
@@ -348,7 +334,7 @@ def record_bound(
     """Keep the multipliers weights / scale if their bound is the best so far; how many are kept."""
     for k in range(count):
         work.ratio[k] = face.sides[k] * max(0.0, face.weights[k]) / scale
-    bound, _ = dual_bound(problem, 1.0, count, face.rows, work.ratio)
+    bound, _ = dual_bound(problem, 1.0, count, face.rows, work.ratio, work.rest)
     if bound >= work.best[0]:
         return found
     work.best[0], work.best[1] = bound, t
@@ -360,7 +346,7 @@ def record_bound(
 
 def prove_empty(problem: Problem, count: int, work: Solve) -> bool:
     """Whether the ray in ``work`` proves that the node holds no parameter."""
-    bound, _ = dual_bound(problem, 0.0, count, work.rows, work.multipliers)
+    bound, _ = dual_bound(problem, 0.0, count, work.rows, work.multipliers, work.rest)
     return bound < 0.0
 
 
@@ -399,8 +385,8 @@ def past_breakpoint(face: Face, count: int, t: float, work: Solve) -> float:
     """
     for k in range(count):
         work.limit[k] = face.along[k]
-    back_substitute(face, count, work.limit, work.ratio)
-    back_substitute(face, count, face.nearest, work.limit)
+    solve_face(face, count, work.limit, work.ratio)
+    solve_face(face, count, face.nearest, work.limit)
     following = math.inf
     for k in range(count):
         face.weights[k] = face.sides[k] * work.ratio[k]
@@ -435,6 +421,8 @@ def solve_slabs(
     Returns:
         (status, rows with a multiplier); the bound is valid in every status.
     """
+    if count == 0:
+        clear_face(problem, face)
     hold(face, count, work)
     work.counts[STEPS] = steps
     status, found = search_radius(problem, path, depth, face, count, t, work)
@@ -458,17 +446,18 @@ def search_radius(
             return UNDECIDED, abandon(work)
         if status == UNDECIDED:
             return UNDECIDED, record_bound(problem, face, count, t, t, found, work)
-        found = record_bound(problem, face, count, t, t, found, work)
         nearest = 0.0
         for k in range(count):
             nearest += face.nearest[k] * face.nearest[k]
-        slope = face_point(face, count, problem.objective, t, work.theta)
+        slope = free_slope(face, count)
         reached = math.sqrt(nearest + (t * slope) ** 2)
         following = math.nan
         if slope > 0.0 and nearest < 1.0:
             following = math.sqrt(1.0 - nearest) / slope
             if abs(following - t) <= MATCH * t:
-                return SOLVED, found
+                return SOLVED, record_bound(problem, face, count, t, t, found, work)
+        if not below < following < above:
+            found = record_bound(problem, face, count, t, t, found, work)
         if reached <= 1.0:
             below = t
             if slope == 0.0:
@@ -525,11 +514,12 @@ def solve_flat(
     level = 0.5 * float(problem.high[row] + problem.low[row])
     length = split_off(face.basis, count, normal, work.parts, work.rest)
     if count < len(work.theta) and length > DEPENDENT:
+        solve_face(face, count, work.parts, work.ratio)
         count = adopt_row(problem, face, count, row, 1.0, level, length, work)
         let_go(face, work)
     elif contradict_flat(problem, face, count, row, level, work):
         return EMPTY, count + 1, count
-    back_substitute(face, count, face.nearest, work.limit)
+    solve_face(face, count, face.nearest, work.limit)
     nearest, thickest = 0.0, VIOLATION
     for k in range(count):
         nearest += face.nearest[k] * face.nearest[k]
@@ -538,16 +528,16 @@ def solve_flat(
         work.multipliers[k] = -work.limit[k]
     if nearest > 1.0 and prove_empty(problem, count, work):
         return EMPTY, count, count
-    slope = face_point(face, count, problem.objective, 0.0, work.theta)
+    slope = free_slope(face, count)
     reach = math.sqrt(max(0.0, 1.0 - nearest))
     # NOTE: at the optimum c - sum y g = (slope / reach) theta; a flat that all but touches the
     # ball has the reach that its thickness gives it.
     weight = slope / max(reach, math.sqrt(thickest))
-    back_substitute(face, count, face.along, work.ratio)
+    solve_face(face, count, face.along, work.ratio)
     for k in range(count):
         work.multipliers[k] = work.ratio[k] - weight * work.limit[k]
-    bound, _ = dual_bound(problem, 1.0, count, work.rows, work.multipliers)
-    face_point(face, count, problem.objective, reach / slope if slope > 0.0 else 0.0, work.theta)
+    bound, _ = dual_bound(problem, 1.0, count, work.rows, work.multipliers, work.rest)
+    face_point(face, count, reach / slope if slope > 0.0 else 0.0, slope, work.theta)
     if nearest > 1.0:
         shorten(work.theta, math.sqrt(nearest))
     work.best[1] = 1.0 / weight if weight > 0.0 else 1.0
@@ -561,7 +551,7 @@ def contradict_flat(
     problem: Problem, face: Face, count: int, row: int, level: float, work: Solve
 ) -> bool:
     """Whether an equation contradicts the ones that its normal depends on; leaves the proof."""
-    back_substitute(face, count, work.parts, work.ratio)
+    solve_face(face, count, work.parts, work.ratio)
     gap = level
     for k in range(count):
         gap -= work.parts[k] * face.nearest[k]
@@ -586,6 +576,7 @@ def load_face(
     problem: Problem, rows: Int32Array, multipliers: FloatArray, size: int, face: Face, work: Solve
 ) -> int:
     """Make the given rows active, on the sides that their multipliers say; how many are."""
+    clear_face(problem, face)
     count = 0
     for k in range(size):
         row = in_force(problem, rows[k])
@@ -598,43 +589,53 @@ def load_face(
 
 def load_flat(problem: Problem, path: IntArray, depth: int, face: Face, work: Solve) -> int:
     """Make the rows of a path active, each at the middle of its slab; how many are."""
+    clear_face(problem, face)
     count = 0
     for k in range(depth):
         row = path[k]
         length = split_off(face.basis, count, problem.normals[row], work.parts, work.rest)
         if count < len(work.theta) and length > DEPENDENT:
             level = 0.5 * float(problem.high[row] + problem.low[row])
+            solve_face(face, count, work.parts, work.ratio)
             count = adopt_row(problem, face, count, row, 1.0, level, length, work)
     let_go(face, work)
     return count
 
 
+def clear_face(problem: Problem, face: Face) -> None:
+    """Make no row active."""
+    dim = len(face.along)
+    for i in range(dim):
+        face.along[i] = problem.objective[i]
+        for j in range(dim):
+            face.basis[i, j] = 0.0
+        face.basis[i, i] = 1.0
+
+
 def copy_face(source: Face, count: int, target: Face) -> None:
     """Copy the active rows, without their multipliers."""
-    dim = source.basis.shape[1]
+    dim = len(source.along)
+    for i in range(dim):
+        target.along[i] = source.along[i]
+        for j in range(dim):
+            target.basis[i, j] = source.basis[i, j]
     for k in range(count):
         target.rows[k] = source.rows[k]
         target.sides[k] = source.sides[k]
         target.nearest[k] = source.nearest[k]
-        target.along[k] = source.along[k]
-        target.pivots[k] = source.pivots[k]
-        for j in range(dim):
-            target.basis[k, j] = source.basis[k, j]
         for i in range(k + 1):
-            target.triangle[i, k] = source.triangle[i, k]
+            target.inverse[k, i] = source.inverse[k, i]
 
 
 def make_face(dim: int) -> Face:
-    """An empty face."""
+    """Scratch space for active rows."""
     square, line = np.zeros((dim, dim)), np.zeros(dim)
-    rows = np.zeros(dim, np.int64)
     return Face(
         basis=square,
-        triangle=square.copy(),
-        pivots=line,
-        nearest=line.copy(),
+        inverse=square.copy(),
+        nearest=line,
         along=line.copy(),
-        rows=rows,
+        rows=np.zeros(dim, np.int64),
         sides=line.copy(),
         weights=line.copy(),
     )

@@ -32,144 +32,205 @@ def copy_vector_loops(source: FloatArray, target: FloatArray) -> None:
 def split_off(
     basis: FloatArray, count: int, vector: FloatArray, parts: FloatArray, rest: FloatArray
 ) -> float:
-    """Split a vector into its parts along an orthonormal basis and the rest; length of the rest.
-
-    NOTE: orthogonalised twice, so that near-dependent vectors stay accurate.
+    """Split a vector at the first directions of an orthonormal basis; length of the rest.
 
     Args:
-        basis: [d, d], its first ``count`` rows.
-        count: k.
+        basis: [d, d].
+        count: how many directions the rest leaves out.
         vector: [d].
-        parts: [d], where the k parts are written.
+        parts: [d], where the parts along all directions are written.
         rest: [d], where the rest is written.
     """
-    used = basis[:count]
-    parts[:count] = used @ vector
-    rest[:] = vector - parts[:count] @ used
-    again = used @ rest
-    parts[:count] += again
-    rest -= again @ used
-    return math.sqrt(rest @ rest)
+    parts[:] = basis @ vector
+    left = parts[count:]
+    rest[:] = left @ basis[count:]
+    return math.sqrt(left @ left)
 
 
 def split_off_loops(
     basis: FloatArray, count: int, vector: FloatArray, parts: FloatArray, rest: FloatArray
 ) -> float:
-    """:func:`split_off` as loops; the second pass is left out where the first cancelled little."""
+    """:func:`split_off` as loops."""
     dim = len(vector)
-    for j in range(dim):
-        rest[j] = vector[j]
-    for i in range(count):
+    fours = dim - dim % 4
+    for i in range(0, fours, 4):
+        # NOTE: four sums at a time, as each alone waits for its own additions.
+        one = two = three = four = 0.0
+        for j in range(dim):
+            one += basis[i, j] * vector[j]
+            two += basis[i + 1, j] * vector[j]
+            three += basis[i + 2, j] * vector[j]
+            four += basis[i + 3, j] * vector[j]
+        parts[i], parts[i + 1], parts[i + 2], parts[i + 3] = one, two, three, four
+    for i in range(fours, dim):
         part = 0.0
         for j in range(dim):
             part += basis[i, j] * vector[j]
         parts[i] = part
-    for i in range(count):
+    for j in range(dim):
+        rest[j] = 0.0
+    square = 0.0
+    for i in range(count, dim):
         part = parts[i]
+        square += part * part
         for j in range(dim):
-            rest[j] -= part * basis[i, j]
-    square = 0.0
-    for j in range(dim):
-        square += rest[j] * rest[j]
-    if square > 0.25:
-        return math.sqrt(square)
-    for i in range(count):
-        part = 0.0
-        for j in range(dim):
-            part += basis[i, j] * rest[j]
-        parts[i] += part
-        for j in range(dim):
-            rest[j] -= part * basis[i, j]
-    square = 0.0
-    for j in range(dim):
-        square += rest[j] * rest[j]
+            rest[j] += part * basis[i, j]
     return math.sqrt(square)
 
 
-def back_substitute(face: Face, count: int, target: FloatArray, out: FloatArray) -> None:
-    """Solve R x = target for the leading k by k block of the triangle of a face.
+def solve_face(face: Face, count: int, target: FloatArray, out: FloatArray) -> None:
+    """Solve R x = target for the active rows of a face.
 
     Args:
         face: the active rows.
         count: k.
-        target: [d].
-        out: [d], where x is written.
+        target: [d], its first k entries.
+        out: [d], where x is written; not the target itself.
     """
-    triangle = face.triangle
-    out[:count] = target[:count]
-    for i in range(count - 1, -1, -1):
-        out[i] = (out[i] - triangle[i, i + 1 : count] @ out[i + 1 : count]) * face.pivots[i]
+    out[:count] = target[:count] @ np.tril(face.inverse[:count, :count])
 
 
-def back_substitute_loops(face: Face, count: int, target: FloatArray, out: FloatArray) -> None:
-    """:func:`back_substitute` as loops."""
-    for i in range(count - 1, -1, -1):
-        value = target[i]
-        for j in range(i + 1, count):
-            value -= face.triangle[i, j] * out[j]
-        out[i] = value * face.pivots[i]
+def solve_face_loops(face: Face, count: int, target: FloatArray, out: FloatArray) -> None:
+    """:func:`solve_face` as loops."""
+    for i in range(count):
+        out[i] = 0.0
+    for j in range(count):
+        part = target[j]
+        for i in range(j + 1):
+            out[i] += part * face.inverse[j, i]
 
 
-def face_point(face: Face, count: int, objective: FloatArray, t: float, out: FloatArray) -> float:
-    """The projection of t c onto a face, and the length of the part of c along the face.
+def turn_rest(face: Face, count: int, length: float, parts: FloatArray, rest: FloatArray) -> None:
+    """Turn the directions after the first so that the next is that of a rest; its reflection.
+
+    Args:
+        face: the active rows; its basis and ``along`` are turned.
+        count: k.
+        length: of the rest, above 0.
+        parts: [d], of the vector that was split off at k.
+        rest: [d]; overwritten.
+    """
+    basis, along = face.basis, face.along
+    pivot = -math.copysign(length, parts[count])
+    scale = 1.0 / (length * (length + abs(parts[count])))
+    factors = scale * parts[count + 1 :]
+    mixed = float(parts[count:] @ along[count:])
+    along[count + 1 :] -= factors * (mixed - pivot * along[count])
+    along[count] = mixed / length
+    mirror = rest - pivot * basis[count]
+    basis[count] = rest / length
+    basis[count + 1 :] -= np.outer(factors, mirror)
+
+
+def turn_rest_loops(
+    face: Face, count: int, length: float, parts: FloatArray, rest: FloatArray
+) -> None:
+    """:func:`turn_rest` as loops."""
+    dim = len(rest)
+    basis, along = face.basis, face.along
+    pivot = -math.copysign(length, parts[count])
+    scale = 1.0 / (length * (length + abs(parts[count])))
+    mixed = 0.0
+    for i in range(count, dim):
+        mixed += parts[i] * along[i]
+    turned = mixed - pivot * along[count]
+    along[count] = mixed / length
+    shrink = 1.0 / length
+    for j in range(dim):
+        mirror = rest[j] - pivot * basis[count, j]
+        basis[count, j] = rest[j] * shrink
+        rest[j] = mirror
+    for i in range(count + 1, dim):
+        factor = scale * parts[i]
+        along[i] -= factor * turned
+        for j in range(dim):
+            basis[i, j] -= factor * rest[j]
+
+
+def rotate_out(face: Face, count: int, position: int, parts: FloatArray) -> None:
+    """Rotate the first k directions until the last is the one that an active row alone needs.
+
+    The row is taken out of the inverse, whose last column is given up. The parts of the vector that
+    was split off last are rotated along.
 
     Args:
         face: the active rows.
         count: k.
-        objective: c [d].
+        position: of the row.
+        parts: [d].
+    """
+    inverse, last = face.inverse, count - 1
+    lower = inverse[position, position]
+    for k in range(position, last):
+        upper, lower = lower, inverse[k + 1, position]
+        length = math.sqrt(upper * upper + lower * lower)
+        turn = np.array([[lower, -upper], [upper, lower]]) / length
+        inverse[k, k + 1] = 0.0
+        inverse[k : k + 2, : k + 2] = turn @ inverse[k : k + 2, : k + 2]
+        inverse[k, position : k + 1] = inverse[k, position + 1 : k + 2]
+        for array in (face.basis, parts, face.nearest, face.along):
+            array[k : k + 2] = turn @ array[k : k + 2]
+        lower = length
+
+
+def rotate_out_loops(face: Face, count: int, position: int, parts: FloatArray) -> None:
+    """:func:`rotate_out` as loops."""
+    inverse, basis, nearest, along = face.inverse, face.basis, face.nearest, face.along
+    dim = basis.shape[1]
+    lower = inverse[position, position]
+    for k in range(position, count - 1):
+        upper, lower = lower, inverse[k + 1, position]
+        length = math.sqrt(upper * upper + lower * lower)
+        cosine, sine = lower / length, upper / length
+        inverse[k, k + 1] = 0.0
+        for j in range(k + 2):
+            one, two = inverse[k, j], inverse[k + 1, j]
+            inverse[k, j] = cosine * one - sine * two
+            inverse[k + 1, j] = sine * one + cosine * two
+        for j in range(position, k + 1):
+            inverse[k, j] = inverse[k, j + 1]
+        for j in range(dim):
+            one, two = basis[k, j], basis[k + 1, j]
+            basis[k, j] = cosine * one - sine * two
+            basis[k + 1, j] = sine * one + cosine * two
+        one, two = parts[k], parts[k + 1]
+        parts[k], parts[k + 1] = cosine * one - sine * two, sine * one + cosine * two
+        one, two = nearest[k], nearest[k + 1]
+        nearest[k], nearest[k + 1] = cosine * one - sine * two, sine * one + cosine * two
+        one, two = along[k], along[k + 1]
+        along[k], along[k + 1] = cosine * one - sine * two, sine * one + cosine * two
+        lower = length
+
+
+def face_point(face: Face, count: int, t: float, slope: float, out: FloatArray) -> None:
+    """The projection of t c onto a face.
+
+    Args:
+        face: the active rows.
+        count: k.
         t: where on the ray.
+        slope: length of the part of c along the face, 0 if it is taken for rounding.
         out: [d], where the point is written.
     """
-    used, along = face.basis[:count], face.along[:count]
-    free = objective - along @ used
-    free -= (used @ free) @ used
-    slope = math.sqrt(free @ free) if count < len(objective) else 0.0
-    out[:] = face.nearest[:count] @ used
-    if slope > FLAT_SLOPE:
-        out += t * free
-        return slope
-    return 0.0
+    out[:] = face.nearest[:count] @ face.basis[:count]
+    if slope > 0.0:
+        out += t * face.along[count:] @ face.basis[count:]
 
 
-def face_point_loops(
-    face: Face, count: int, objective: FloatArray, t: float, out: FloatArray
-) -> float:
+def face_point_loops(face: Face, count: int, t: float, slope: float, out: FloatArray) -> None:
     """:func:`face_point` as loops."""
-    dim = len(objective)
-    basis = face.basis
-    slope = 0.0
-    if count < dim:
-        for j in range(dim):
-            out[j] = objective[j]
-        for i in range(count):
-            part = face.along[i]
-            for j in range(dim):
-                out[j] -= part * basis[i, j]
-        for i in range(count):
-            part = 0.0
-            for j in range(dim):
-                part += basis[i, j] * out[j]
-            for j in range(dim):
-                out[j] -= part * basis[i, j]
-        square = 0.0
-        for j in range(dim):
-            square += out[j] * out[j]
-        slope = math.sqrt(square)
-    if slope > FLAT_SLOPE:
-        for j in range(dim):
-            out[j] *= t
-    else:
-        slope = 0.0
-        for j in range(dim):
-            out[j] = 0.0
+    dim = len(out)
+    for j in range(dim):
+        out[j] = 0.0
     for i in range(count):
+        part = face.nearest[i]
         for j in range(dim):
-            out[j] += face.nearest[i] * basis[i, j]
-    return slope
-
-
-FLAT_SLOPE = 1e-12
-"""Part of the objective along a face that is rounding."""
+            out[j] += part * face.basis[i, j]
+    if slope > 0.0:
+        for i in range(count, dim):
+            part = t * face.along[i]
+            for j in range(dim):
+                out[j] += part * face.basis[i, j]
 
 
 def scan_cuts(
@@ -211,16 +272,18 @@ def scan_cuts_loops(
         return -1, -math.inf, 0
     columns = problem.scan_columns
     dim = len(theta)
+    fours = dim - dim % 4
     for j in range(cuts):
-        excess[j] = theta[0] * columns[0, j]
-    for i in range(1, dim - 1, 2):
-        part, other = theta[i], theta[i + 1]
+        excess[j] = 0.0
+    for i in range(0, fours, 4):
+        one, two, three, four = theta[i], theta[i + 1], theta[i + 2], theta[i + 3]
         for j in range(cuts):
-            excess[j] += part * columns[i, j] + other * columns[i + 1, j]
-    if dim % 2 == 0:
-        part = theta[dim - 1]
+            pair = one * columns[i, j] + two * columns[i + 1, j]
+            excess[j] += pair + (three * columns[i + 2, j] + four * columns[i + 3, j])
+    for i in range(fours, dim):
+        part = theta[i]
         for j in range(cuts):
-            excess[j] += part * columns[dim - 1, j]
+            excess[j] += part * columns[i, j]
     for j in range(cuts):
         excess[j] = max(excess[j] - problem.scan_high[j], problem.scan_low[j] - excess[j])
     worst, most = 0, -math.inf
@@ -276,7 +339,7 @@ def most_broken_loops(
     return worst, float(most)
 
 
-NEAR = 0.3
+NEAR = 0.7
 """Cuts broken by this fraction of the most broken one are looked at again before the next scan."""
 
 
@@ -313,7 +376,12 @@ def slab_excess_loops(problem: Problem, theta: FloatArray, excess: FloatArray) -
 
 
 def dual_bound(
-    problem: Problem, weight: float, count: int, rows: IntArray, multipliers: FloatArray
+    problem: Problem,
+    weight: float,
+    count: int,
+    rows: IntArray,
+    multipliers: FloatArray,
+    rest: FloatArray,
 ) -> tuple[float, float]:
     """Upper bound on <weight c, theta> by weak duality, with the rounding error added.
 
@@ -328,17 +396,18 @@ def dual_bound(
         count: k.
         rows: [>= k].
         multipliers: [>= k].
+        rest: [d], where the part that the ball has to bound is written.
 
     Returns:
-        (bound, length of the part that the ball has to bound).
+        (bound, length of that part).
     """
-    rest = weight * problem.objective
+    rest[:] = weight * problem.objective
     beta, size = 0.0, weight
     for k in range(count):
         y = multipliers[k]
         if y != 0.0:
             limit = problem.high[rows[k]] if y > 0.0 else problem.low[rows[k]]
-            rest = rest - y * problem.normals[rows[k]]
+            rest -= y * problem.normals[rows[k]]
             beta += y * limit
             size += abs(y) * (1.0 + abs(limit))
     length = math.sqrt(rest @ rest)
@@ -347,23 +416,30 @@ def dual_bound(
 
 
 def dual_bound_loops(
-    problem: Problem, weight: float, count: int, rows: IntArray, multipliers: FloatArray
+    problem: Problem,
+    weight: float,
+    count: int,
+    rows: IntArray,
+    multipliers: FloatArray,
+    rest: FloatArray,
 ) -> tuple[float, float]:
     """:func:`dual_bound` as loops."""
     dim = len(problem.objective)
+    for j in range(dim):
+        rest[j] = weight * problem.objective[j]
     beta, size = 0.0, weight
     for k in range(count):
         y = multipliers[k]
         if y != 0.0:
-            limit = problem.high[rows[k]] if y > 0.0 else problem.low[rows[k]]
+            row = rows[k]
+            limit = problem.high[row] if y > 0.0 else problem.low[row]
+            for j in range(dim):
+                rest[j] -= y * problem.normals[row, j]
             beta += y * limit
             size += abs(y) * (1.0 + abs(limit))
     square = 0.0
     for j in range(dim):
-        rest = weight * problem.objective[j]
-        for k in range(count):
-            rest -= multipliers[k] * problem.normals[rows[k], j]
-        square += rest * rest
+        square += rest[j] * rest[j]
     length = math.sqrt(square)
     slack = 2.0 * EPS * ((count + 6) * size + (dim + 6) * (length + abs(beta)))
     return length + beta + slack, length
@@ -372,7 +448,9 @@ def dual_bound_loops(
 LOOPS: dict[Callable[..., object], Callable[..., object]] = {
     copy_vector: copy_vector_loops,
     split_off: split_off_loops,
-    back_substitute: back_substitute_loops,
+    solve_face: solve_face_loops,
+    turn_rest: turn_rest_loops,
+    rotate_out: rotate_out_loops,
     face_point: face_point_loops,
     scan_cuts: scan_cuts_loops,
     most_broken: most_broken_loops,
