@@ -127,26 +127,36 @@ def _ratio_row(label: str, name: str, shots: Sequence[Shot], own: Sequence[Shot]
 def memory(settings: Settings) -> Section:
     """What open nodes weigh."""
     count = 10_000 if settings.quick else 1_000_000
-    instance = layered(15, 3, 0)
-    search = Inspected(instance, instance.one_shot(60, 0, radius=SLIGHT, seed=0))
-    effort = search.run(PATIENCE, count // 4)
+    instance = layered(15, 5, 0)
+    rows = tuple(
+        _memory_row(instance, radius, states, count) for radius, states in ((NOISE, 20), (0.0, 16))
+    )
+    notes = (
+        "One-shot searches (layered, A=5, no cuts) that are stopped once they have so many open "
+        "nodes. All arrays of the tree count, with the nodes that were split, the proofs of the "
+        "empty ones, and the room that is left. The peak is that of the process so far, with the "
+        "arrays that were copied to larger ones, Python, Numba and the other sections.",
+    )
+    return Section("memory", (Table("Memory of open nodes", notes, rows),), rows)
+
+
+def _memory_row(instance: Instance, radius: float, states: int, count: int) -> Row:
+    """The tree of one search, once it has so many open nodes."""
+    search = Inspected(instance, instance.one_shot(states, 0, radius=radius, seed=0))
+    effort = search.run(PATIENCE, count // 100)
     while effort.leaves < count and not effort.proved and effort.seconds < PATIENCE:
-        effort = search.run(PATIENCE, count // 10)
-    row: Row = {
+        effort = search.run(PATIENCE, count // 100)
+    return {
         "d": instance.dim,
+        "critical states": states,
+        "rho": radius,
         "open nodes": effort.leaves,
+        "enough": effort.leaves >= count,
         "node solves": effort.solves,
         "bytes each": search.bytes / effort.leaves,
         "MiB": search.bytes / 2**20,
         "MiB, peak of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
     }
-    notes = (
-        "A one-shot search (layered, A=3, 60 critical states, no cuts) that is stopped once it has "
-        "so many open nodes. All arrays of the tree count, with the nodes that were split, the "
-        "proofs of the empty ones, and the room that is left. The peak is that of the process, "
-        "with the arrays that were copied to larger ones, Python, Numba and the other sections.",
-    )
-    return Section("memory", (Table("Memory of open nodes", notes, (row,)),), (row,))
 
 
 def proved(settings: Settings) -> Iterator[tuple[str, Instance, Hypotheses]]:

@@ -446,18 +446,18 @@ def search_radius(
             return UNDECIDED, abandon(work)
         if status == UNDECIDED:
             return UNDECIDED, record_bound(problem, face, count, t, t, found, work)
-        found = record_bound(problem, face, count, t, t, found, work)
         nearest = 0.0
         for k in range(count):
             nearest += face.nearest[k] * face.nearest[k]
         slope = free_slope(face, count)
-        face_point(face, count, t, slope, work.theta)
         reached = math.sqrt(nearest + (t * slope) ** 2)
         following = math.nan
         if slope > 0.0 and nearest < 1.0:
             following = math.sqrt(1.0 - nearest) / slope
             if abs(following - t) <= MATCH * t:
-                return SOLVED, found
+                return SOLVED, record_bound(problem, face, count, t, t, found, work)
+        if not below < following < above:
+            found = record_bound(problem, face, count, t, t, found, work)
         if reached <= 1.0:
             below = t
             if slope == 0.0:
