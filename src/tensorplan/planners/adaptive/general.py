@@ -413,7 +413,8 @@ class GeneralEngine(StochasticEngine[GeneralState]):
         for place, slab in enumerate(state.slabs):
             rows = slab.rows(self.discount)
             errors = np.abs(rows[:, 0] + rows[:, 1:] @ state.choice.theta)
-            inside: BoolArray = errors <= slab.radii
+            # The parameter lies on the border of a slab that binds it, up to rounding.
+            inside: BoolArray = errors <= (1 + _ROUNDING) * slab.radii + _ROUNDING
             if not inside.any() or np.any(errors[inside] <= _ROUNDING * slab.radii[inside]):
                 continue
             factor = np.where(inside, 1.1 * (slab.radii / np.maximum(errors, 1e-300)), 1.0)
