@@ -32,7 +32,7 @@ _ASSOCIATIVE = {"reassoc", "contract", "nsz"}
 _INNER = frozenset(
     (
         *("adopt_row", "drop_row", "enter_row", "excess_of", "first_to_leave"),
-        *("free_slope", "keep_positive", "move", "record_bound", "weigh", "worst_row"),
+        *("free_slope", "keep_positive", "move", "weigh"),
     )
 )
 """Functions of the inner loop. NOTE: a call hands over every array of its records by value, which

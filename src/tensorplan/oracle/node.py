@@ -95,18 +95,18 @@ class Solve(NamedTuple):
     best: FloatArray
 
 
-def append_row(problem: Problem, face: Face, count: int, row: int, side: float, work: Solve) -> int:
-    """Make a row active; the new count, or the old one if it depends on the active rows."""
+def append_row(
+    problem: Problem, face: Face, count: int, row: int, side: float, level: float, work: Solve
+) -> int:
+    """Make a row active at a level; the new count, or the old one if it depends on the others."""
     length = split_off(face.basis, count, problem.normals[row], work.parts, work.rest)
     if count == len(work.theta) or length <= DEPENDENT:
         return count
     solve_face(face, count, work.parts, work.ratio)
-    level = problem.high[row] if side > 0.0 else problem.low[row]
-    return adopt_row(problem, face, count, row, side, level, length, work)
+    return adopt_row(face, count, row, side, level, length, work)
 
 
 def adopt_row(
-    problem: Problem,
     face: Face,
     count: int,
     row: int,
@@ -313,7 +313,7 @@ def enter_row(problem: Problem, face: Face, count: int, row: int, work: Solve) -
         freed = work.parts[count]
         move(work.rest, freed, face.basis[count])
         length = math.sqrt(length * length + freed * freed)
-    count = adopt_row(problem, face, count, row, side, level, length, work)
+    count = adopt_row(face, count, row, side, level, length, work)
     face.weights[count - 1] = gained
     return SOLVED, count
 
@@ -510,15 +510,12 @@ def solve_flat(
         (status, rows with a multiplier, new count).
     """
     work.best[0], work.best[1] = 1.0, 1.0
-    normal = problem.normals[row]
     level = 0.5 * float(problem.high[row] + problem.low[row])
-    length = split_off(face.basis, count, normal, work.parts, work.rest)
-    if count < len(work.theta) and length > DEPENDENT:
-        solve_face(face, count, work.parts, work.ratio)
-        count = adopt_row(problem, face, count, row, 1.0, level, length, work)
-        let_go(face, work)
-    elif contradict_flat(problem, face, count, row, level, work):
+    held = append_row(problem, face, count, row, 1.0, level, work)
+    let_go(face, work)
+    if held == count and contradict_flat(problem, face, count, row, level, work):
         return EMPTY, count + 1, count
+    count = held
     solve_face(face, count, face.nearest, work.limit)
     nearest, thickest = 0.0, VIOLATION
     for k in range(count):
@@ -582,7 +579,8 @@ def load_face(
         row = in_force(problem, rows[k])
         if multipliers[k] != 0.0 and row >= 0:
             side = 1.0 if multipliers[k] > 0.0 else -1.0
-            count = append_row(problem, face, count, row, side, work)
+            level = problem.high[row] if side > 0.0 else problem.low[row]
+            count = append_row(problem, face, count, row, side, level, work)
     let_go(face, work)
     return count
 
@@ -593,11 +591,8 @@ def load_flat(problem: Problem, path: IntArray, depth: int, face: Face, work: So
     count = 0
     for k in range(depth):
         row = path[k]
-        length = split_off(face.basis, count, problem.normals[row], work.parts, work.rest)
-        if count < len(work.theta) and length > DEPENDENT:
-            level = 0.5 * float(problem.high[row] + problem.low[row])
-            solve_face(face, count, work.parts, work.ratio)
-            count = adopt_row(problem, face, count, row, 1.0, level, length, work)
+        level = 0.5 * float(problem.high[row] + problem.low[row])
+        count = append_row(problem, face, count, row, 1.0, level, work)
     let_go(face, work)
     return count
 
