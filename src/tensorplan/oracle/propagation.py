@@ -38,6 +38,9 @@ ROOM = 1e-9
 """What is added to a claim, in units of the ball, so that rounding alone does not tie it to B."""
 
 _SWEEPS = 10_000
+_REPEATS = 60
+"""Sweeps of an undiscounted problem without stages, each a block of claims of its own."""
+
 _SETTLED = 1e-11
 """Largest change of a sweep at which the fixpoint is near enough, in units of the ball."""
 
@@ -309,6 +312,11 @@ def _fixpoint(
         own = max(own, np.abs(best.mean).sum(axis=1).max(initial=0.0))
     box = _sweep(table, slabs, best, box)
     if own >= 1 - 1e-12:
+        for _ in range(_REPEATS):
+            sharper = _sweep(table, slabs, best, box)
+            if sharper is box:
+                break
+            box = sharper
         return box, box
     start = sharper = _within_ball(box, slabs.axis)
     found = _news(slabs, best, sharper)
