@@ -314,8 +314,8 @@ def _fixpoint(
     if own >= 1 - 1e-12:
         for _ in range(_REPEATS):
             sharper = _sweep(table, slabs, best, box)
-            if sharper is box:
-                break
+            if sharper is box or bool(np.any(sharper.low > sharper.high)):
+                break  # nothing more to gain, or nothing left
             box = sharper
         return box, box
     start = sharper = _within_ball(box, slabs.axis)
