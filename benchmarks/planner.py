@@ -143,7 +143,7 @@ def floor(task: Task) -> float | None:
     settings = task.settings | ({"seed": 0} if task.varies else {})
     simulator = tp.problems.make(task.problem, **settings)
     act = good_policy(simulator)
-    if act is None:
+    if act is None or simulator.spec.deterministic:
         return None
     returns, steps = returns_of(simulator, act, FLOOR_ROLLOUTS)
     low, high = simulator.spec.reward_range
@@ -216,7 +216,7 @@ def summary(task: Task, runs: list[Run]) -> dict[str, Cell]:
     """A row of the table."""
     queries = sorted(one.queries for one in runs)
     median = statistics.median(queries)
-    least = None if task.problem == "deep-sea" or len(runs) == 0 else floor(task)
+    least = floor(task)
     settings = task.settings | ({"seed": runs[0].seed} if task.varies else {})
     return {
         "problem": task.label,
