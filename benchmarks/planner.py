@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import math
 import shlex
 import statistics
 import sys
@@ -120,12 +121,23 @@ def good_policy(simulator: tp.Simulator) -> Act | None:
     return None
 
 
-def returns_of(simulator: tp.Simulator, act: Act, count: int) -> tuple[FloatArray, float]:
+def length_of(spec: tp.Spec, gap: float) -> int:
+    """Steps of a rollout: the horizon, or so many that the rest is worth a hundredth of the gap."""
+    if spec.horizon is not None:
+        return spec.horizon
+    low, high = spec.reward_range
+    room = 0.01 * gap * (1 - spec.discount) / (high - low)
+    return math.ceil(math.log(room) / math.log(spec.discount))
+
+
+def returns_of(
+    simulator: tp.Simulator, act: Act, count: int, length: int
+) -> tuple[FloatArray, float]:
     """Returns of some rollouts, and how many steps one takes on average."""
     rng, spec = np.random.default_rng(0), simulator.spec
     states = np.repeat(simulator.start(rng), count, axis=0)
     alive, returns, steps, weight = np.arange(count), np.zeros(count), 0, 1.0
-    for step in range(spec.horizon or 400):
+    for step in range(length):
         stage = 1 if spec.horizon is None else step + 1
         steps += len(alive)
         after = simulator.step(states, stage, act(states, stage), rng)
@@ -145,7 +157,8 @@ def floor(task: Task) -> float | None:
     act = good_policy(simulator)
     if act is None or simulator.spec.deterministic:
         return None
-    returns, steps = returns_of(simulator, act, FLOOR_ROLLOUTS)
+    length = length_of(simulator.spec, task.gap)
+    returns, steps = returns_of(simulator, act, FLOOR_ROLLOUTS, length)
     low, high = simulator.spec.reward_range
     stages = simulator.spec.horizon or 1 / (1 - simulator.spec.discount)
     rollouts = bernstein_floor(float(returns.std()), stages * (high - low), task.gap, LEVEL)
