@@ -1,6 +1,6 @@
 """The search, compiled by Numba: the same functions, with loops in place of NumPy calls.
 
-Compiling takes about half a minute once, which is announced; the result is cached on disk. Numba's
+Compiling takes less than a minute once, which is announced; the result is cached on disk. Numba's
 cache knows the file of the function that was compiled and none of those that it calls, so the
 digest of them all is part of the key.
 """
@@ -104,7 +104,7 @@ def _announce_compilation() -> None:
         if not said and "make_run" in str(vars(started)):
             said = True
             logging.getLogger("tensorplan").warning(
-                "The search has become long: compiling it, once (it is cached); half a minute."
+                "The search has become long: compiling it, once (it is cached); about 45 seconds."
             )
 
     def on_end(*_: object) -> None:
